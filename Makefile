@@ -1,0 +1,56 @@
+# `make` lists the targets. Everything is installed into $(VENV) and nowhere else.
+VENV ?= .venv
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+BIN := $(VENV)/bin
+PACKAGE := pyproject.toml src/penstock/_version.py
+SETUP = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "Penstock needs Python 3.11 or newer, which $(PYTHON) is not: apt-get install python3 python3-venv," \
+		"or name another, as in: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }; \
+	$(PYTHON) scripts/setup_venv.py $(VENV)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint docs bench lock clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@echo "Penstock. Targets:"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+
+run: $(VENV)/.run-stamp ## install what is needed, then serve on http://127.0.0.1:8400
+	@exec $(BIN)/penstock serve $(ARGS)
+
+test: $(VENV)/.test-stamp ## install what the tests need, then run them all (ARGS="-k name" narrows)
+	@scripts/test-services
+	@mkdir -p .cache/coverage
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov $(if $(ARGS),--cov-fail-under=0) $(ARGS)
+
+lint: $(VENV)/.test-stamp ## format, style, types, layers, sizes and documentation checks
+	@VENV=$(VENV) scripts/lint
+
+docs: $(VENV)/.test-stamp ## build the documentation into site/
+	@$(BIN)/zensical build --clean --strict
+	@echo "Open site/index.html"
+
+bench: $(VENV)/.test-stamp ## run every benchmark (ARGS=--quick for a short run)
+	@set -e; for file in bench/[a-z]*.py; do \
+		[ -e "$$file" ] || continue; \
+		echo "== $$file"; $(BIN)/python "$$file" $(ARGS); \
+	done
+
+lock: ## rewrite requirements/*.txt (ARGS=--upgrade for newer versions)
+	@scripts/lock $(ARGS)
+
+clean: ## remove the environment, caches and built files
+	@rm -rf $(VENV) .cache .pytest_cache .hypothesis .coverage .coverage.* htmlcov site dist build
+	@find src tests bench scripts examples docs_src -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/.run-stamp: requirements/run.txt $(PACKAGE)
+	@$(SETUP) requirements/run.txt
+	@touch $@
+
+$(VENV)/.test-stamp: requirements/test.txt $(PACKAGE)
+	@$(SETUP) requirements/test.txt
+	@touch $@ $(VENV)/.run-stamp

@@ -1,0 +1,63 @@
+"""What holds for every test: no network beyond loopback, no keys, a home of its own."""
+
+import os
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.support import services
+from tests.support.network import install_network_guard
+
+PRIVATE_VARIABLE = re.compile(
+    r"""
+    (PENSTOCK|OPENAI|ANTHROPIC|GEMINI|GOOGLE|GCLOUD|VERTEX|GROQ|AWS|AZURE|OLLAMA|MISTRAL|TOGETHER
+      |OPENROUTER|DEEPSEEK|COHERE|XAI|HF|OTEL)_.*
+    | .*_(API_KEY|API_TOKEN|AUTH_TOKEN|KEY)
+    | .*_PROXY
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+hypothesis.settings.register_profile("penstock", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("penstock")
+
+
+def pytest_configure() -> None:
+    install_network_guard()
+
+
+@pytest.fixture(autouse=True)
+def private_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key, proxy or setting of the person who runs the tests reaches them."""
+    for name in list(os.environ):
+        if PRIVATE_VARIABLE.fullmatch(name):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "penstock-home"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-aws-config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-aws-credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Generator[services.Service]:
+    """A private Redis server for this run."""
+    executable = services.find_redis() or services.missing("redis-server")
+    with services.redis_service(executable) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Generator[services.Service]:
+    """A private PostgreSQL server for this run."""
+    executables = services.find_postgres() or services.missing("postgresql")
+    with services.postgres_service(executables) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium that playwright can drive."""
+    return services.find_chromium() or services.missing("chromium")
