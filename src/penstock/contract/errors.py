@@ -1,0 +1,262 @@
+"""Everything that Penstock raises, in one tree.
+
+```
+PenstockError
+├── InvalidRequest             the request breaks a rule; every problem is listed with its path
+│   ├── UnsupportedOption      this provider or model has no such option
+│   └── ContextLengthExceeded  the prompt does not fit the model's window
+├── AuthenticationFailed       the provider refused the credentials
+├── ModelNotFound              no such model, alias or provider
+├── RateLimited                too many requests; `retry_after` in seconds when the provider said so
+├── ContentRejected            a filter or a refusal stopped the answer
+├── ProviderUnavailable        the provider could not be reached, or failed on its side
+│   ├── ProviderTimeout        it stayed silent for longer than allowed
+│   ├── StreamInterrupted      the stream ended before its terminal event; `partial` is its text
+│   └── MalformedResponse      it answered with something that is not its own protocol
+├── StructuredOutputInvalid    the answer does not fit the asked-for type; `raw` holds it
+├── ToolFailed                 a tool raised, timed out or does not exist
+├── BudgetExceeded             the request would cost more than a budget has left
+├── SamplingRejected           an approver said no
+├── AllTargetsFailed           every target was tried; `attempts` holds each error in order
+├── RequestCancelled           the caller cancelled
+└── ConfigurationError         the settings are wrong; the message names file, line and remedy
+```
+
+Each error carries `provider`, `model`, `status` (the provider's HTTP status), `retryable` (the same
+call may succeed later on the same target) and `request_id`; `__cause__` holds the lower error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One broken rule: where it is (`messages[2].content`), and what would be right."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        """`path: message`, the way it is shown to people."""
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class PenstockError(Exception):
+    """The root of the tree: catch this to catch everything."""
+
+    default_retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+        retryable: bool | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Say what happened and, where known, to whom."""
+        super().__init__(message)
+        self.message = message
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.retryable = self.default_retryable if retryable is None else retryable
+        self.request_id = request_id
+
+    def located(
+        self,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        request_id: str | None = None,
+    ) -> PenstockError:
+        """Fill in what is still unknown about the failure's place, and return the same error."""
+        self.provider = self.provider or provider
+        self.model = self.model or model
+        self.request_id = self.request_id or request_id
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled by state: a subclass's own arguments would not fit `cls(*args)`."""
+        return _revive, (type(self), self.args, self.__dict__)
+
+
+def _revive(
+    kind: type[PenstockError], arguments: tuple[Any, ...], state: dict[str, Any]
+) -> PenstockError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
+
+
+class InvalidRequest(PenstockError):
+    """The request breaks a rule; `problems` lists all of them, each with its path."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        problems: Sequence[Problem] = (),
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Keep the single problems for callers that show them next to their fields."""
+        super().__init__(message, provider=provider, model=model, status=status)
+        self.problems = tuple(problems)
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> InvalidRequest:
+        """One error out of everything that is wrong."""
+        return cls("; ".join(str(problem) for problem in problems), problems=problems)
+
+
+class UnsupportedOption(InvalidRequest):
+    """The provider or model has no such option; `options` names them."""
+
+    def __init__(self, message: str, *, options: Sequence[str], provider: str, model: str) -> None:
+        """Name the options next to who refuses them."""
+        problems = [Problem(name, f"{provider}/{model} does not support it") for name in options]
+        super().__init__(message, problems=problems, provider=provider, model=model)
+        self.options = tuple(options)
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The prompt does not fit the model's window; a larger model may take it."""
+
+
+class AuthenticationFailed(PenstockError):
+    """The provider refused the credentials."""
+
+
+class ModelNotFound(PenstockError):
+    """There is no model, alias or provider of that name."""
+
+
+class RateLimited(PenstockError):
+    """Too many requests; `retry_after` is in seconds when the provider named a time."""
+
+    default_retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        """Keep the provider's own wish for a pause."""
+        super().__init__(
+            message, provider=provider, model=model, status=status, retryable=retryable
+        )
+        self.retry_after = retry_after
+
+
+class ContentRejected(PenstockError):
+    """A filter or the model itself refused; `partial` is what was said before."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partial: str = "",
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Keep the text that came before the refusal."""
+        super().__init__(message, provider=provider, model=model, status=status)
+        self.partial = partial
+
+
+class ProviderUnavailable(PenstockError):
+    """The provider could not be reached or failed on its side."""
+
+    default_retryable = True
+
+
+class ProviderTimeout(ProviderUnavailable):
+    """The provider stayed silent for longer than the limit; a silent target is not asked again."""
+
+    default_retryable = False
+
+
+class StreamInterrupted(ProviderUnavailable):
+    """The stream ended without its terminal event; `partial` is the text that had arrived."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partial: str = "",
+        provider: str | None = None,
+        model: str | None = None,
+    ) -> None:
+        """Keep the delivered text so that another target can continue it."""
+        super().__init__(message, provider=provider, model=model)
+        self.partial = partial
+
+
+class MalformedResponse(ProviderUnavailable):
+    """The provider answered with something that is not its own protocol."""
+
+
+class StructuredOutputInvalid(PenstockError):
+    """The answer does not fit the type that was asked for; `raw` is the text of the answer."""
+
+    def __init__(
+        self, message: str, *, raw: str, provider: str | None = None, model: str | None = None
+    ) -> None:
+        """Keep the raw answer for inspection."""
+        super().__init__(message, provider=provider, model=model)
+        self.raw = raw
+
+
+class ToolFailed(PenstockError):
+    """A tool raised, ran out of time or does not exist."""
+
+
+class BudgetExceeded(PenstockError):
+    """The request would cost more than a budget has left."""
+
+
+class SamplingRejected(PenstockError):
+    """An approver said no."""
+
+
+class AllTargetsFailed(PenstockError):
+    """Every target was tried; `attempts` holds what each one said, in order."""
+
+    def __init__(self, message: str, *, attempts: Sequence[PenstockError]) -> None:
+        """Keep every attempt's error; the last is the likeliest cause."""
+        super().__init__(message, retryable=any(error.retryable for error in attempts))
+        self.attempts = tuple(attempts)
+
+    def located(
+        self,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        request_id: str | None = None,
+    ) -> PenstockError:
+        """The attempts belong to the same request, each to its own provider and model."""
+        for error in self.attempts:
+            error.located(request_id=request_id)
+        return super().located(provider=provider, model=model, request_id=request_id)
+
+
+class RequestCancelled(PenstockError):
+    """The caller cancelled the request."""
+
+
+class ConfigurationError(PenstockError):
+    """The settings are wrong; the message names the place and the remedy."""

@@ -1,0 +1,90 @@
+"""Pictures and sounds from files, bytes and URLs, recognised by their first bytes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.messages import Audio, Image
+
+_IMAGE_SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
+    ("image/gif", lambda data: data.startswith((b"GIF87a", b"GIF89a"))),
+    ("image/webp", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP"),
+)
+_AUDIO_SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("audio/wav", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WAVE"),
+    ("audio/mpeg", lambda data: data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"))),
+    ("audio/flac", lambda data: data.startswith(b"fLaC")),
+    ("audio/ogg", lambda data: data.startswith(b"OggS")),
+    ("audio/mp4", lambda data: data[4:8] == b"ftyp"),
+    ("audio/webm", lambda data: data.startswith(b"\x1a\x45\xdf\xa3")),
+)
+
+
+def image_type(data: bytes) -> str | None:
+    """The MIME type of picture bytes, or None when they are no picture that models take."""
+    return _recognise(data, _IMAGE_SIGNATURES)
+
+
+def audio_type(data: bytes) -> str | None:
+    """The MIME type of sound bytes, or None when they are no sound that models take."""
+    return _recognise(data, _AUDIO_SIGNATURES)
+
+
+def image(source: str | Path | bytes, *, mime_type: str | None = None) -> Image:
+    """A picture part from a file's path, its bytes, or an http(s) address.
+
+    Raises InvalidRequest when the file is missing or is not a PNG, JPEG, GIF or WebP picture;
+    giving `mime_type` skips that check.
+    """
+    if isinstance(source, str) and source.lower().startswith(("http://", "https://")):
+        return Image(url=source, mime_type=mime_type or "")
+    data, name = _read(source)
+    found = mime_type or image_type(data)
+    if found is None:
+        raise InvalidRequest.of(
+            [Problem("image", f"{name} is not a picture; give a PNG, JPEG, GIF or WebP file")]
+        )
+    return Image(data=base64.b64encode(data).decode(), mime_type=found)
+
+
+def audio(source: str | Path | bytes, *, mime_type: str | None = None) -> Audio:
+    """A sound part from a file's path or its bytes.
+
+    Raises InvalidRequest when the file is missing or is not a WAV, MP3, FLAC, OGG, M4A or WebM
+    sound; giving `mime_type` skips that check.
+    """
+    data, name = _read(source)
+    found = mime_type or audio_type(data)
+    if found is None:
+        raise InvalidRequest.of(
+            [
+                Problem(
+                    "audio", f"{name} is not a sound; give a WAV, MP3, FLAC, OGG, M4A or WebM file"
+                )
+            ]
+        )
+    return Audio(data=base64.b64encode(data).decode(), mime_type=found)
+
+
+def _recognise(
+    data: bytes, signatures: tuple[tuple[str, Callable[[bytes], bool]], ...]
+) -> str | None:
+    return next((mime for mime, matches in signatures if matches(data)), None)
+
+
+def _read(source: str | Path | bytes) -> tuple[bytes, str]:
+    if isinstance(source, bytes):
+        return source, f"the given {len(source)} bytes"
+    name = str(source)
+    try:
+        return Path(source).read_bytes(), name
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        # Somebody may have given a whole picture as text.
+        shown = name if len(name) <= 200 else f"{name[:200]}..."
+        raise InvalidRequest.of([Problem("", f"cannot read {shown}: {reason}")]) from error

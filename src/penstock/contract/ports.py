@@ -1,0 +1,102 @@
+"""The protocols by which the layers meet; `gateway.py` introduces the implementations."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from penstock.contract.events import ProviderEvent
+from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Vectors
+from penstock.contract.options import Capabilities
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One provider and the name that a model has there."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        """`provider/model`, as it is written in the configuration."""
+        return f"{self.provider}/{self.model}"
+
+
+class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A model that a provider offers."""
+
+    id: str
+    owned_by: str = ""
+    created: int | None = None
+
+
+ProviderStream = AsyncGenerator[Sequence[ProviderEvent], None]
+"""Events in batches, one batch a network read, so that a fast stream costs little; the last event
+of the last batch is `Finished`. Closing the generator stops the upstream call."""
+
+
+class Provider(Protocol):
+    """A configured endpoint that answers requests for its models."""
+
+    @property
+    def name(self) -> str:
+        """What the configuration calls it."""
+        ...
+
+    def capabilities(self, model: str) -> Capabilities:
+        """What this model takes and gives."""
+        ...
+
+    async def generate(self, model: str, request: SamplingRequest) -> Reply:
+        """The whole answer at once."""
+        ...
+
+    def stream(self, model: str, request: SamplingRequest) -> ProviderStream:
+        """The answer while it is made."""
+        ...
+
+    async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
+        """A vector for each text, in order, whatever the batch limit of the wire."""
+        ...
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The models on offer; also the health check, for it costs no tokens."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections, threads and memory."""
+        ...
+
+
+class Router(Protocol):
+    """Decides which targets may serve a request, best first."""
+
+    async def rank(self, request: SamplingRequest) -> Sequence[Target]:
+        """The targets to try in order; raises ModelNotFound when there are none."""
+        ...
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """The attempt that answers, and how many there were up to it."""
+
+    target: Target
+    number: int
+    dropped_options: tuple[str, ...] = ()
+
+
+class Pool(Protocol):
+    """Turns a ranked list of targets into one answer: failover lives in here."""
+
+    async def generate(
+        self, ranked: Sequence[Target], request: SamplingRequest
+    ) -> tuple[Attempt, Reply]:
+        """The first good answer."""
+        ...
+
+    def open(
+        self, ranked: Sequence[Target], request: SamplingRequest
+    ) -> AbstractAsyncContextManager[tuple[Attempt, ProviderStream]]:
+        """The first stream that starts; leaving the context stops it."""
+        ...
