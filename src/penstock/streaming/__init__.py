@@ -1,0 +1,1 @@
+"""Streams: cutting bytes into frames, collecting deltas, and handing events to callers."""
