@@ -1,0 +1,32 @@
+"""Keys that cannot be printed by accident."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+
+class Secret:
+    """A key; only `reveal()` shows it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        """Keep the value out of every repr."""
+        self._value = value
+
+    def reveal(self) -> str:
+        """The key itself, for the one place that sends it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        """Stars, whatever the key."""
+        return "Secret('***')"
+
+
+def key_from_environment(variables: Sequence[str]) -> Secret | None:
+    """The first of these variables that is set and not empty."""
+    for variable in variables:
+        if value := os.environ.get(variable, "").strip():
+            return Secret(value)
+    return None

@@ -1,0 +1,86 @@
+"""Vectors for texts from wordllama's table: the mean of the tokens' vectors, about 40 µs a text.
+
+The table is read directly: importing wordllama itself needs packages that are not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.contract.errors import ConfigurationError, InvalidRequest
+from penstock.contract.exchange import Usage, Vectors
+from penstock.providers.embedded.install import REMEDY, not_installed
+from penstock.providers.embedded.weights import package_folder
+
+MODEL = "wordllama"
+DIMENSIONS = 256
+
+_TABLE = Path("weights") / "l2_supercat_256.safetensors"
+_TOKENIZER = Path("tokenizers") / "l2_supercat_tokenizer_config.json"
+
+
+class WordVectors:
+    """The table, its tokenizer, and numpy, which come into memory with the first text."""
+
+    def __init__(self) -> None:
+        """Cheap: nothing is loaded."""
+        self._lock = threading.Lock()
+        self._numpy: Any = None
+        self._tokenizer: Any = None
+        self._table: Any = None
+
+    def embed(self, texts: Sequence[str], dimensions: int | None = None) -> Vectors:
+        """A vector of length one for each text; that of a text without any token is all zeros.
+
+        `dimensions` keeps the first of the 256, in which the table holds the most.
+        """
+        size = DIMENSIONS if dimensions is None else dimensions
+        if not 0 < size <= DIMENSIONS:
+            raise InvalidRequest(
+                f"dimensions: {MODEL} gives 1 to {DIMENSIONS} dimensions, not {dimensions}"
+            )
+        self._load()
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        tokens = [encoding.ids for encoding in encodings]
+        return Vectors(
+            vectors=tuple(self._vector(ids, size) for ids in tokens),
+            model=MODEL,
+            usage=Usage(input_tokens=sum(map(len, tokens))),
+        )
+
+    def _vector(self, ids: list[int], size: int) -> tuple[float, ...]:
+        if not ids:
+            return (0.0,) * size
+        # Distinct tokens weighted by their number: the memory stays small for a long text.
+        distinct, counts = self._numpy.unique(ids, return_counts=True)
+        total = counts.astype("float32") @ self._table[distinct, :size].astype("float32")
+        norm = self._numpy.linalg.norm(total)
+        return tuple((total / norm if norm > 0 else total).tolist())
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._table is not None:
+                return
+            folder = package_folder("wordllama")
+            try:
+                self._numpy = importlib.import_module("numpy")
+                tokenizers: Any = importlib.import_module("tokenizers")
+                safetensors: Any = importlib.import_module("safetensors.numpy")
+            except ImportError as error:
+                raise not_installed() from error
+            try:
+                self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / _TOKENIZER))
+                tensors = safetensors.load_file(folder / _TABLE)
+                self._table = tensors["embedding.weight"]
+            except Exception as error:  # the Rust libraries raise bare exceptions
+                raise ConfigurationError(
+                    f"cannot read the word vectors in {folder}: {error}; run: {REMEDY}"
+                ) from error
+
+
+shared = WordVectors()
+"""The process's only copy; it stays loaded, for it is small."""

@@ -1,0 +1,1 @@
+"""A provider that answers from a script, or echoes; see `penstock.testing`."""

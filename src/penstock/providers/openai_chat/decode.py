@@ -1,0 +1,306 @@
+"""Answers in: the body of a reply, or the events of a stream, become a `Reply`.
+
+Compatible servers differ in small things, and all of them are taken: `reasoning_content` or
+`reasoning`; content as a string or as a list of parts (Mistral); tool calls whole or in pieces,
+with or without an index or an id; usage in the last event, in a later one, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from penstock.contract.errors import (
+    ContentRejected,
+    MalformedResponse,
+    PenstockError,
+    StreamInterrupted,
+)
+from penstock.contract.events import (
+    Chunk,
+    Finished,
+    ProviderEvent,
+    ReasoningDelta,
+    ToolUseDelta,
+)
+from penstock.contract.exchange import Reply, StopReason, Usage
+from penstock.contract.messages import Content, ToolUse
+from penstock.providers.openai_chat.errors import map_inline_error
+from penstock.providers.openai_chat.shapes import (
+    Answer,
+    ContentPart,
+    Event,
+    FunctionPiece,
+    InputDetails,
+    MessagePiece,
+    OutputDetails,
+    ToolCallPiece,
+    WireUsage,
+)
+from penstock.providers.openai_chat.tool_calls import CallPlaces
+from penstock.streaming.assemble import Assembler
+from penstock.streaming.sse import ServerSentEvent
+
+_STOP_REASONS: Mapping[str, StopReason] = {
+    "stop": "endTurn",
+    "length": "maxTokens",
+    "tool_calls": "toolUse",
+    "function_call": "toolUse",
+}
+
+_decode_event = msgspec.json.Decoder(Event).decode
+_decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+def decode(body: bytes) -> Reply:
+    """The reply in the body of a 200; raises the typed error when there is one inside."""
+    try:
+        answer = _decode_answer(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedResponse(f"the answer is no chat completion: {error}") from error
+    if answer.error:
+        raise map_inline_error(answer.error)
+    choice = next((choice for choice in answer.choices or () if not choice.index), None)
+    if choice is None:
+        raise MalformedResponse("the answer holds no choices")
+    collected = _Collector()
+    collected.learn_names(answer)
+    collected.add(choice.message or MessagePiece(), [])
+    collected.usage = answer.usage
+    # The body is whole, so a server that names no reason has simply come to its end.
+    return collected.reply(choice.finish_reason or "stop")
+
+
+class ChatStreamDecoder:
+    """Turns the events of one stream into deltas and, at its end, the whole reply.
+
+    A typed error that follows deltas in the same batch is raised by the next call, so that no text
+    that has arrived is lost.
+    """
+
+    __slots__ = ("_begun", "_collected", "_empty", "_ended", "_error", "_reason", "malformed")
+
+    def __init__(self) -> None:
+        """Expect the first event."""
+        self._collected = _Collector()
+        self._reason: str | None = None
+        self._empty = True
+        self._begun = False
+        self._ended = False
+        self._error: PenstockError | None = None
+        self.malformed = 0
+        """How many events were skipped because they could not be read."""
+
+    def feed(self, frames: Sequence[ServerSentEvent]) -> list[ProviderEvent]:
+        """The deltas that these events hold; `Finished` comes with `[DONE]`."""
+        self._raise_held()
+        events: list[ProviderEvent] = []
+        if self._ended or not frames:
+            return events
+        self._empty = False
+        add = self._collected.add
+        settled = self._settled
+        read = _decode_event if settled else _decode_answer
+        for frame in frames:
+            try:
+                event = read(frame.data)
+            except (ValueError, RecursionError):
+                if frame.data.strip() == b"[DONE]":
+                    self._end(events)
+                elif frame.event == "error":
+                    self._fail(map_inline_error(frame.data))
+                else:
+                    self.malformed += 1
+                    continue
+                break
+            if not settled and isinstance(event, Answer):
+                self._collected.learn_names(event)
+            choices = event.choices
+            if choices:
+                for choice in choices:
+                    if not choice.index:
+                        if choice.delta is not None:
+                            add(choice.delta, events)
+                        if choice.finish_reason:
+                            self._reason = choice.finish_reason
+            # Most events end here: they are one piece of text, and nothing else is new.
+            if settled and choices and event.usage is None and event.error is None:
+                continue
+            self._take_rest(event, frame)
+            if self._ended:
+                break
+            settled = self._settled
+            read = _decode_event if settled else _decode_answer
+        if not events:
+            self._raise_held()
+        return events
+
+    @property
+    def _settled(self) -> bool:
+        return self._begun and self._collected.named
+
+    def _take_rest(self, event: Event, frame: ServerSentEvent) -> None:
+        collected = self._collected
+        if event.choices:
+            self._begun = True
+        if event.usage is not None:
+            collected.usage = event.usage
+        error = event.error
+        if not error and not event.choices and frame.event == "error":
+            error = frame.data
+        if error:
+            self._fail(map_inline_error(error))
+
+    def finish(self) -> list[ProviderEvent]:
+        """The end of the body: `Finished`, unless `[DONE]` brought it already."""
+        events: list[ProviderEvent] = []
+        if not self._ended:
+            self._end(events)
+        self._raise_held()
+        return events
+
+    def _end(self, events: list[ProviderEvent]) -> None:
+        self._ended = True
+        collected = self._collected
+        try:
+            if self._reason is not None:
+                events.append(Finished(collected.reply(self._reason)))
+            elif self._begun or self._empty:
+                raise StreamInterrupted(
+                    "the stream ended before a finish_reason came", partial=collected.partial
+                )
+            else:
+                raise MalformedResponse("the stream holds no choices")
+        except PenstockError as error:
+            self._error = error
+
+    def _fail(self, error: PenstockError) -> None:
+        if isinstance(error, ContentRejected):
+            error.partial = self._collected.partial
+        self._ended = True
+        self._error = error
+
+    def _raise_held(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+class _Collector:
+    """Keeps what one answer has said, whether it came whole or in pieces."""
+
+    __slots__ = ("_assembler", "_calls", "_refusal", "_run", "model", "response_id", "usage")
+
+    def __init__(self) -> None:
+        self._assembler = Assembler()
+        # The text since the last part of another kind: one call of the assembler for a whole run.
+        self._run: list[str] = []
+        self._calls = CallPlaces()
+        self._refusal: list[str] = []
+        self.usage: WireUsage | None = None
+        self.response_id: str | None = None
+        self.model: str | None = None
+
+    def learn_names(self, answer: Answer) -> None:
+        """Take over the id and the model, which any event may bring."""
+        self.response_id = self.response_id or answer.id
+        self.model = self.model or answer.model
+
+    @property
+    def named(self) -> bool:
+        """Whether the id and the model are known."""
+        return bool(self.response_id and self.model)
+
+    @property
+    def partial(self) -> str:
+        """All text so far."""
+        return self._parts().partial_text
+
+    def _parts(self) -> Assembler:
+        if self._run:
+            self._assembler.text("".join(self._run))
+            self._run.clear()
+        return self._assembler
+
+    def add(self, piece: MessagePiece, events: list[ProviderEvent]) -> None:
+        """Take the next piece, and append the events that tell of it."""
+        thought = piece.reasoning_content or piece.reasoning
+        if thought:
+            self._parts().reasoning(thought)
+            events.append(ReasoningDelta(thought))
+        content = piece.content
+        if content:
+            if isinstance(content, str):
+                self._run.append(content)
+                events.append(Chunk(content))
+            else:
+                self._add_parts(content, events)
+        if piece.tool_calls:
+            for call in piece.tool_calls:
+                self._add_call(call, events)
+        if piece.refusal:
+            self._refusal.append(piece.refusal)
+
+    def reply(self, reason: str) -> Reply:
+        """The whole answer; raises ContentRejected when it was refused or filtered."""
+        if self._refusal:
+            refusal = "".join(self._refusal)
+            raise ContentRejected(f"the model refused: {refusal[:500]}", partial=self.partial)
+        if reason == "content_filter":
+            raise ContentRejected("the provider's content filter stopped it", partial=self.partial)
+        content = self._parts().content(cut=reason == "length")
+        if any(isinstance(part, ToolUse) and not part.name for part in content):
+            raise MalformedResponse("a tool call has no name")
+        return Reply(
+            content,
+            self.model or "",
+            _stop_reason(reason, content),
+            _usage(self.usage),
+            self.response_id,
+            reason,
+        )
+
+    def _add_parts(self, parts: list[ContentPart], events: list[ProviderEvent]) -> None:
+        for part in parts:
+            if part.text:
+                self._run.append(part.text)
+                events.append(Chunk(part.text))
+            thought = part.thinking
+            if isinstance(thought, list):
+                thought = "".join(inner.text or "" for inner in thought)
+            if thought:
+                self._parts().reasoning(thought)
+                events.append(ReasoningDelta(thought))
+
+    def _add_call(self, piece: ToolCallPiece, events: list[ProviderEvent]) -> None:
+        function = piece.function or FunctionPiece()
+        arguments = function.arguments or ""
+        if not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        slot, id, name = self._calls.place(
+            piece.index, piece.id or "", function.name or "", self.response_id
+        )
+        if id or name or arguments:
+            self._parts().tool(slot, id=id, name=name, arguments=arguments)
+            events.append(ToolUseDelta(slot, id, name, arguments))
+
+
+def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
+    if any(isinstance(part, ToolUse) for part in content):
+        return "toolUse"
+    return _STOP_REASONS.get(reason, reason)
+
+
+def _usage(usage: WireUsage | None) -> Usage:
+    if usage is None:
+        return Usage()
+    read = usage.prompt_tokens_details or InputDetails()
+    written = usage.completion_tokens_details or OutputDetails()
+    return Usage(
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        read.cached_tokens,
+        read.cache_write_tokens,
+        written.reasoning_tokens,
+    )

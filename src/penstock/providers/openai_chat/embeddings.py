@@ -1,0 +1,82 @@
+"""Embeddings: texts out, vectors in."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
+from penstock.providers.dialect import WireCall
+from penstock.providers.openai_chat.encode import write_json
+from penstock.providers.openai_chat.errors import map_inline_error
+
+BATCH_LIMIT = 2048
+
+
+class _Vector(msgspec.Struct):
+    embedding: tuple[float, ...] | str
+    index: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+
+
+class _Body(msgspec.Struct):
+    data: list[_Vector] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def encode(model: str, texts: Sequence[str], request: EmbeddingRequest) -> WireCall:
+    """One batch of at most `BATCH_LIMIT` texts.
+
+    Numbers are asked for as JSON floats: base64 is smaller, but not every compatible server has it.
+    """
+    body: dict[str, Any] = {"model": model, "input": texts, "encoding_format": "float"}
+    if request.dimensions is not None:
+        body["dimensions"] = request.dimensions
+    return WireCall("/embeddings", write_json(body))
+
+
+def decode(body: bytes) -> Vectors:
+    """The vectors in the order of their texts, whether they came as floats or as base64."""
+    try:
+        answer = _decoder.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedResponse(f"the answer to an embedding call is malformed: {error}") from error
+    if answer.error:
+        raise map_inline_error(answer.error)
+    if answer.data is None:
+        raise MalformedResponse("the answer to an embedding call holds no data")
+    placed = {
+        position if item.index is None else item.index: _vector(item.embedding)
+        for position, item in enumerate(answer.data)
+    }
+    count = len(answer.data)
+    # A vector at the wrong text is worse than none.
+    if placed.keys() != set(range(count)):
+        raise MalformedResponse(f"the indexes of {count} vectors are {sorted(placed)[:10]}")
+    used = answer.usage.prompt_tokens if answer.usage else None
+    return Vectors(
+        tuple(placed[index] for index in range(count)), answer.model or "", Usage(input_tokens=used)
+    )
+
+
+def _vector(value: tuple[float, ...] | str) -> tuple[float, ...]:
+    if not isinstance(value, str):
+        return value
+    try:
+        data = base64.b64decode(value, validate=True)
+        return struct.unpack(f"<{len(data) // 4}f", data)
+    except (ValueError, struct.error) as error:
+        raise MalformedResponse(f"a vector is not base64 of 32-bit floats: {error}") from error

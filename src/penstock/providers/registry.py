@@ -1,0 +1,190 @@
+"""Which providers there are: a row of data each, and code only where a protocol needs it.
+
+To add a provider that speaks a known dialect, add a row to `KINDS`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from penstock.contract.errors import ConfigurationError
+from penstock.contract.ports import Provider
+from penstock.providers.credentials import Secret, key_from_environment
+from penstock.providers.dialect import Dialect
+from penstock.providers.http import HttpTransport
+from penstock.providers.wire import WireProvider
+
+_TOKEN = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+"""What HTTP allows as the name of a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderKind:
+    """One row: a wire format, where it is spoken, and which variables hold the key."""
+
+    name: str
+    title: str
+    dialect: str | None = None
+    """The package of the dialect, for providers that are reached over HTTP."""
+    local: str | None = None
+    """`module:class`, for providers that run in this process."""
+    url: str = ""
+    key_variables: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """The settings that only this kind knows."""
+
+
+def _chat(
+    name: str, title: str, url: str, *key_variables: str, url_variables: tuple[str, ...] = ()
+) -> ProviderKind:
+    return ProviderKind(
+        name,
+        title,
+        dialect="openai_chat",
+        url=url,
+        key_variables=key_variables,
+        url_variables=url_variables,
+    )
+
+
+KINDS: Mapping[str, ProviderKind] = {
+    kind.name: kind
+    for kind in (
+        ProviderKind(
+            "embedded",
+            "the bundled model, in this process",
+            local="embedded.provider:EmbeddedProvider",
+            options=("model_path", "threads", "context"),
+        ),
+        ProviderKind("fake", "scripted answers, for tests", local="fake.provider:FakeProvider"),
+        _chat(
+            "openai-chat",
+            "OpenAI Chat Completions, and every compatible server by its url",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            url_variables=("OPENAI_BASE_URL",),
+        ),
+        _chat("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        _chat("deepinfra", "DeepInfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
+        _chat("deepseek", "DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        _chat(
+            "fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"
+        ),
+        _chat("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        _chat("huggingface", "Hugging Face router", "https://router.huggingface.co/v1", "HF_TOKEN"),
+        _chat("llamacpp", "llama.cpp server", "http://localhost:8080/v1"),
+        _chat("lmstudio", "LM Studio", "http://localhost:1234/v1"),
+        _chat("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        _chat("moonshot", "Moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+        _chat("nvidia", "NVIDIA NIM", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+        _chat("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        _chat("perplexity", "Perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+        _chat("sambanova", "SambaNova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+        _chat("together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+        _chat("vllm", "vLLM server", "http://localhost:8000/v1"),
+        _chat("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """One configured provider."""
+
+    name: str
+    kind: str
+    url: str | None = None
+    auth_token: Secret | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Not shown, because a key may stand here too."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What only some kinds know, such as `model_path` of `embedded`."""
+
+
+def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
+    """The provider that these settings describe; raises ConfigurationError with the remedy."""
+    kind = KINDS.get(settings.kind)
+    if kind is None:
+        raise ConfigurationError(unknown_kind(settings.kind))
+    foreign = [name for name in settings.options if name not in kind.options]
+    if kind.local is not None:
+        wired = {
+            "url": settings.url,
+            "auth_token": settings.auth_token,
+            "headers": settings.headers,
+        }
+        foreign += [name for name, value in wired.items() if value]
+    if foreign:
+        raise ConfigurationError(
+            f"[providers.{settings.name}]: {kind.name} knows no {', '.join(foreign)}"
+        )
+    if kind.local is not None:
+        module, _, factory = kind.local.partition(":")
+        create = getattr(importlib.import_module(f"penstock.providers.{module}"), factory)
+        return cast(Provider, create(name=settings.name, **settings.options))
+    dialect = cast(Dialect, importlib.import_module(f"penstock.providers.{kind.dialect}").DIALECT)
+    url = settings.url or next(filter(None, map(os.environ.get, kind.url_variables)), kind.url)
+    key = settings.auth_token
+    # A server of one's own may want no key, and must never be sent the one of the kind's owner.
+    if key is None and settings.url in (None, kind.url):
+        key = key_from_environment(kind.key_variables)
+    _check_address(url, settings.name)
+    _check_headers(key, settings)
+    if key is None and kind.key_variables and url == kind.url:
+        raise ConfigurationError(
+            f"provider {settings.name!r} needs a key: set {' or '.join(kind.key_variables)}, "
+            f"or auth_token in [providers.{settings.name}]"
+        )
+    return WireProvider(
+        settings.name,
+        dialect,
+        transport,
+        kind=kind.name,
+        url=url,
+        key=key,
+        headers=settings.headers,
+    )
+
+
+def _check_address(url: str, name: str) -> None:
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError:
+        parts, host = urlsplit(""), b""
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigurationError(f"the url of provider {name!r} is not an http or https address")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"the url of provider {name!r} holds more than an address; "
+            "a key belongs in auth_token, or in headers"
+        )
+
+
+def _check_headers(key: Secret | None, settings: ProviderSettings) -> None:
+    if key is not None and not key.reveal().isprintable():
+        raise ConfigurationError(
+            f"the key of provider {settings.name!r} holds a line break or another character "
+            "that no header can carry"
+        )
+    for name, value in settings.headers.items():
+        if not (_TOKEN.fullmatch(name) and value.isprintable()):
+            raise ConfigurationError(
+                f"[providers.{settings.name}.headers]: {name!r} cannot be sent as a header"
+            )
+
+
+def unknown_kind(kind: str, known: Iterable[str] = KINDS) -> str:
+    """The message for a provider that does not exist, with the nearest name that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(kind, names, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    return f"there is no provider {kind!r}; {hint}"

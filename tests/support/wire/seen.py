@@ -1,0 +1,57 @@
+"""What an upstream received, read back from its wire into neutral values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock import Message, ToolChoice, ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """One HTTP request; header names are lower-case, and the path has no query."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A generation request. What the wire did not carry is None, or empty.
+
+    Messages are in the contract's own shapes, so that a check compares them with what was asked:
+    tool results are parts of a user's turn, neighbouring results of one turn are together, and a
+    failed one is marked by `is_error` however the dialect says it.
+    """
+
+    model: str
+    stream: bool | None
+    """None where the upstream cannot tell."""
+    messages: tuple[Message, ...]
+    system: str | None = None
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_tools: bool | None = None
+    schema: Mapping[str, Any] | None = None
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    temperature: float | None = None
+    reasoning_level: str | None = None
+    key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What only the renderer of the same dialect has to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEmbedding:
+    """One embedding call: a part of the caller's texts, if the wire limits their number."""
+
+    model: str
+    texts: tuple[str, ...]
+    dimensions: int | None = None

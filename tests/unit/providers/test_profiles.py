@@ -1,0 +1,93 @@
+"""The catalogue of quirks: a model's name in, its profile out."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contract.options import Capabilities
+from penstock.providers.profiles import RULES, profile_for
+
+CHAT = "openai-chat"
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        ("o1", "max_completion_tokens"),
+        ("o3-mini", "max_completion_tokens"),
+        ("o4-mini-2025-04-16", "max_completion_tokens"),
+        ("gpt-5", "max_completion_tokens"),
+        ("gpt-5.6-terra", "max_completion_tokens"),
+        ("GPT-6.1-sol", "max_completion_tokens"),
+        ("gpt-4o", "max_tokens"),
+        ("gpt-oss-120b", "max_tokens"),
+        ("qwen3", "max_tokens"),
+        ("olmo-3-32b", "max_tokens"),
+    ],
+)
+def test_the_field_for_max_tokens(model: str, field: str) -> None:
+    options = profile_for(CHAT, CHAT, model).options
+    assert options.get("max_tokens_field", "max_tokens") == field
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gpt-6-luna", {"temperature": False, "reasoning": True, "context_window": 1_050_000}),
+        ("gpt-5", {"temperature": False, "reasoning": True}),
+        ("gpt-5-mini", {"temperature": False, "reasoning": True}),
+        ("gpt-5.1", {"temperature": True, "reasoning": True}),
+        ("gpt-5-chat-latest", {"temperature": True, "reasoning": False}),
+        ("gpt-4o", {"temperature": True, "reasoning": False, "max_stop_sequences": 4}),
+        ("gpt-4o", {"audio": False, "images": True, "embeddings": False}),
+        ("gpt-4o-audio-preview", {"audio": True}),
+        ("gpt-audio-mini", {"audio": True}),
+        ("o3", {"stop_sequences": False, "temperature": False}),
+        ("o3-2025-04-16", {"stop_sequences": False}),
+        ("o4-mini", {"stop_sequences": False, "reasoning": True}),
+        ("o3-mini", {"stop_sequences": True, "max_stop_sequences": 4}),
+        ("o1", {"stop_sequences": True}),
+        ("text-embedding-3-small", {"embeddings": True}),
+    ],
+)
+def test_what_openais_own_models_take(model: str, expected: dict[str, Any]) -> None:
+    capabilities = profile_for(CHAT, CHAT, model).capabilities
+    assert {name: getattr(capabilities, name) for name in expected} == expected
+
+
+def test_an_unknown_model_may_do_everything() -> None:
+    profile = profile_for(CHAT, "vllm", "my-own-model")
+    assert profile.capabilities == Capabilities(audio=True, embeddings=True)
+    assert not profile.options
+    assert profile.capabilities.context_window is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("mistral", {"include_usage": False, "user_field": None}),
+        ("deepseek", {"replay_reasoning": "reasoning_content"}),
+        ("moonshot", {"replay_reasoning": "reasoning_content"}),
+        ("groq", {}),
+    ],
+)
+def test_a_provider_may_have_quirks_for_all_its_models(kind: str, options: dict[str, Any]) -> None:
+    assert dict(profile_for(CHAT, kind, "any").options) == options
+
+
+def test_another_dialect_is_untouched_by_these_rules() -> None:
+    profile = profile_for("no-such-dialect", "x", "gpt-6-luna")
+    assert profile.capabilities == Capabilities()
+    assert not profile.options
+
+
+def test_profiles_are_made_once_and_cannot_be_changed() -> None:
+    profile = profile_for(CHAT, CHAT, "gpt-6-luna")
+    assert profile_for(CHAT, CHAT, "gpt-6-luna") is profile
+    with pytest.raises(TypeError):
+        profile.options["max_tokens_field"] = "max_tokens"  # pyright: ignore[reportIndexIssue]
+
+
+def test_every_rule_names_real_capabilities() -> None:
+    names = set(Capabilities.__struct_fields__)
+    assert all(set(rule.capabilities) <= names for rule in RULES)

@@ -1,0 +1,242 @@
+"""The rows of providers, and building one from its settings."""
+
+import importlib
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.providers.credentials import Secret
+from penstock.providers.dialect import Dialect
+from penstock.providers.fake.provider import FakeProvider
+from penstock.providers.http import HttpTransport
+from penstock.providers.registry import (
+    KINDS,
+    ProviderKind,
+    ProviderSettings,
+    build,
+    unknown_kind,
+)
+from penstock.providers.wire import WireProvider
+
+HOSTED = [kind for kind in KINDS.values() if kind.key_variables]
+SERVERS = [kind for kind in KINDS.values() if kind.dialect and not kind.key_variables]
+
+
+@pytest.fixture
+async def transport() -> AsyncGenerator[HttpTransport]:
+    async with HttpTransport() as transport:
+        yield transport
+
+
+def sent_headers(provider: object) -> Mapping[str, str]:
+    """What the provider would send; there is no other way to see it without a server."""
+    return vars(provider)["_headers"]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_every_row_is_complete(kind: ProviderKind) -> None:
+    assert KINDS[kind.name] is kind
+    assert re.fullmatch(r"[a-z][a-z0-9-]*", kind.name)
+    assert kind.title
+    assert (kind.dialect is None) != (kind.local is None)
+    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in kind.key_variables)
+    assert bool(kind.url) == (kind.dialect is not None)
+
+
+@pytest.mark.parametrize("kind", HOSTED, ids=lambda kind: kind.name)
+def test_a_hosted_provider_is_reached_by_tls_only(kind: ProviderKind) -> None:
+    assert urlsplit(kind.url).scheme == "https"
+    assert not kind.url.endswith("/")
+
+
+@pytest.mark.parametrize("kind", SERVERS, ids=lambda kind: kind.name)
+def test_a_server_of_ones_own_is_on_this_machine(kind: ProviderKind) -> None:
+    assert urlsplit(kind.url).hostname == "localhost"
+
+
+def test_addresses_are_not_used_twice() -> None:
+    urls = [kind.url for kind in KINDS.values() if kind.dialect]
+    assert len(set(urls)) == len(urls)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_every_row_leads_to_code(kind: ProviderKind) -> None:
+    if kind.local:
+        module, _, name = kind.local.partition(":")
+        assert callable(getattr(importlib.import_module(f"penstock.providers.{module}"), name))
+    else:
+        module = importlib.import_module(f"penstock.providers.{kind.dialect}")
+        assert isinstance(module.DIALECT, Dialect)
+
+
+@pytest.mark.parametrize("kind", HOSTED, ids=lambda kind: kind.name)
+def test_without_its_key_a_hosted_provider_names_the_variable(
+    kind: ProviderKind, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build(ProviderSettings("mine", kind.name), transport)
+    variable = kind.key_variables[0]
+    assert str(caught.value).startswith(f"provider 'mine' needs a key: set {variable}")
+    assert "auth_token in [providers.mine]" in str(caught.value)
+    monkeypatch.setenv(variable, "sk-1")
+    provider = build(ProviderSettings("mine", kind.name), transport)
+    assert isinstance(provider, WireProvider)
+    assert provider.name == "mine"
+    assert provider.url == kind.url
+    assert sent_headers(provider)["authorization"] == "Bearer sk-1"
+    assert "sk-1" not in repr(provider)
+
+
+@pytest.mark.parametrize("kind", SERVERS, ids=lambda kind: kind.name)
+def test_a_server_of_ones_own_needs_no_key(kind: ProviderKind, transport: HttpTransport) -> None:
+    provider = build(ProviderSettings(kind.name, kind.name), transport)
+    assert "authorization" not in sent_headers(provider)
+
+
+def test_a_key_in_the_settings_outranks_the_variable(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "sk-environment")
+    settings = ProviderSettings("groq", "groq", auth_token=Secret("sk-settings"))
+    assert sent_headers(build(settings, transport))["authorization"] == "Bearer sk-settings"
+
+
+def test_the_key_of_the_variable_is_not_sent_to_another_address(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
+    settings = ProviderSettings("local", "openai-chat", url="http://127.0.0.1:8000/v1/")
+    provider = build(settings, transport)
+    assert isinstance(provider, WireProvider)
+    assert provider.url == "http://127.0.0.1:8000/v1"
+    assert "sk-openai" not in str(sent_headers(provider))
+
+
+def test_an_address_may_come_from_the_environment_together_with_its_key(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+    settings = ProviderSettings("openai-chat", "openai-chat")
+    provider = build(settings, transport)
+    assert isinstance(provider, WireProvider)
+    assert provider.url == "http://127.0.0.1:8000/v1"
+    assert "authorization" not in sent_headers(provider)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    assert sent_headers(build(settings, transport))["authorization"] == "Bearer sk-1"
+
+
+def test_further_headers_replace_ours_whatever_their_case(transport: HttpTransport) -> None:
+    settings = ProviderSettings(
+        "vllm",
+        "vllm",
+        auth_token=Secret("sk-1"),
+        headers={"Authorization": "Basic abc", "X-Team": "a"},
+    )
+    assert sent_headers(build(settings, transport)) == {
+        "content-type": "application/json",
+        "authorization": "Basic abc",
+        "x-team": "a",
+    }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "http://",
+        "ftp://x/v1",
+        "localhost:8000",
+        "http://[::1/v1",
+        "http://a..b/v1",
+        "http://host:99999/v1",
+        f"http://{'a' * 70}.com/v1",
+    ],
+)
+def test_an_address_that_is_none_is_refused(
+    url: str, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ProviderSettings("mine", "vllm", url=url or "http:")
+    with pytest.raises(ConfigurationError, match="url of provider 'mine' is not an http or https"):
+        build(settings, transport)
+    if url:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        with pytest.raises(ConfigurationError, match="is not an http or https"):
+            build(ProviderSettings("openai-chat", "openai-chat"), transport)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:sk-secret@x/v1", "https://x/v1?key=sk-secret", "https://x/v1#sk-secret"]
+)
+def test_a_key_inside_the_address_is_refused_and_not_shown(
+    url: str, transport: HttpTransport
+) -> None:
+    with pytest.raises(ConfigurationError, match="a key belongs in auth_token") as caught:
+        build(ProviderSettings("mine", "vllm", url=url), transport)
+    assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "headers", "message"),
+    [
+        ("sk-secret\nx: y", {}, "the key of provider 'mine' holds a line break"),
+        ("sk-secret\0", {}, "the key of provider 'mine' holds a line break"),
+        ("sk", {"x": "sk-secret\r\ny: z"}, "'x' cannot be sent as a header"),
+        ("sk", {"a b": "sk-secret"}, "'a b' cannot be sent as a header"),
+        ("sk", {"": "sk-secret"}, "'' cannot be sent as a header"),
+    ],
+)
+def test_what_no_header_can_carry_is_refused_and_not_shown(
+    token: str, headers: dict[str, str], message: str, transport: HttpTransport
+) -> None:
+    settings = ProviderSettings("mine", "vllm", auth_token=Secret(token), headers=headers)
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
+        build(settings, transport)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_a_local_provider_is_built_with_its_name(transport: HttpTransport) -> None:
+    provider = build(ProviderSettings("mine", "fake"), transport)
+    assert isinstance(provider, FakeProvider)
+    assert provider.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "foreign"),
+    [
+        ("vllm", {"options": {"threads": 2, "context": 512}}, "vllm knows no threads, context"),
+        ("fake", {"options": {"threads": 2}}, "fake knows no threads"),
+        ("embedded", {"url": "http://x"}, "embedded knows no url"),
+        (
+            "fake",
+            {"auth_token": Secret("x"), "headers": {"a": "b"}},
+            "fake knows no auth_token, headers",
+        ),
+    ],
+)
+def test_a_setting_that_the_kind_does_not_know_is_refused(
+    kind: str, settings: dict[str, Any], foreign: str, transport: HttpTransport
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build(ProviderSettings("mine", kind, **settings), transport)
+    assert str(caught.value) == f"[providers.mine]: {foreign}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [("grok", "did you mean 'groq'?"), ("opnai-chat", "did you mean 'openai-chat'?")],
+)
+def test_an_unknown_kind_is_refused_with_the_nearest_one(
+    kind: str, hint: str, transport: HttpTransport
+) -> None:
+    with pytest.raises(PenstockError) as caught:
+        build(ProviderSettings("mine", kind), transport)
+    assert str(caught.value) == f"there is no provider {kind!r}; {hint}"
+
+
+def test_an_unknown_kind_that_resembles_none_gets_them_all() -> None:
+    assert unknown_kind("zzz", ["b", "a"]) == "there is no provider 'zzz'; known: a, b"
+    assert ", ".join(sorted(KINDS)) in unknown_kind("zzzzzz")
