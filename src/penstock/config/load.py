@@ -1,0 +1,131 @@
+"""Reads the configuration: finds the file, fills in the environment, and explains what is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from penstock.config.lines import line_of
+from penstock.config.settings import Config, home
+from penstock.contract.errors import ConfigurationError
+
+FILE_NAME = "penstock.toml"
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def find() -> Path | None:
+    """PENSTOCK_CONFIG, else `penstock.toml` here, else in PENSTOCK_HOME; None without any."""
+    if named := os.environ.get("PENSTOCK_CONFIG"):
+        return Path(named).expanduser()
+    for folder in (Path.cwd(), home()):
+        if (candidate := folder / FILE_NAME).is_file():
+            return candidate
+    return None
+
+
+def load(path: str | Path | None = None) -> Config:
+    """The configuration of this file, of the one that `find` sees, or the embedded default.
+
+    Raises ConfigurationError naming file, line and remedy of every problem.
+    """
+    found = Path(path).expanduser() if path is not None else find()
+    if found is None:
+        return Config.embedded()
+    try:
+        text = found.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(
+            f"cannot read the configuration {found}: {reason}; `penstock init` writes a new one"
+        ) from error
+    return parse(text, str(found))
+
+
+def parse(text: str, name: str = FILE_NAME) -> Config:
+    """The configuration that this TOML text describes; `name` is used in messages."""
+    missing: list[str] = []
+    try:
+        filled = _fill(tomllib.loads(text), (), text, missing)
+    except ValueError as error:
+        raise ConfigurationError(f"{name}: {error}") from error
+    except RecursionError:
+        raise ConfigurationError(f"{name}: it is nested too deeply") from None
+    if missing:
+        raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in missing))
+    try:
+        config = Config.model_validate(filled)
+    except ValidationError as error:
+        problems = [
+            _explain(text, item["loc"], item["msg"], item["type"]) for item in error.errors()
+        ]
+        raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
+    return _with_default_model(config)
+
+
+def _with_default_model(config: Config) -> Config:
+    """A file that names no model, nor a provider other than `embedded`, means the bundled one."""
+    if config.models or config.providers.keys() - {"embedded"}:
+        return config
+    default = Config.embedded()
+    providers = {**default.providers, **config.providers}
+    return config.model_copy(update={"providers": providers, "models": default.models})
+
+
+def _fill(value: Any, path: tuple[str | int, ...], text: str, missing: list[str]) -> Any:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda match: _variable(match, path, text, missing), value)
+    if isinstance(value, dict):
+        table = cast(dict[str, Any], value)
+        return {key: _fill(item, (*path, key), text, missing) for key, item in table.items()}
+    if isinstance(value, list):
+        items = cast(list[Any], value)
+        return [_fill(item, (*path, index), text, missing) for index, item in enumerate(items)]
+    return value
+
+
+def _variable(
+    match: re.Match[str], path: Sequence[str | int], text: str, missing: list[str]
+) -> str:
+    name, default = match[1], match[2]
+    value = os.environ.get(name)
+    if value is not None:
+        return value
+    if default is None:
+        missing.append(
+            f"{_place(text, path)}: the environment variable {name} is not set; "
+            f"set it, or give a default as ${{{name}:-...}}"
+        )
+        return ""
+    return default
+
+
+def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) -> str:
+    if kind == "extra_forbidden":
+        return (
+            f"{_place(text, path)}: there is no such setting; see `penstock init` for all of them"
+        )
+    if path[-1] == "[key]":
+        path, message = path[:-1], "a name may hold no slash and no space"
+    elif path[0] == "models" and kind == "string_pattern_mismatch":
+        message = "a target is written provider/model"
+    return f"{_place(text, path)}: {message[:1].lower()}{message[1:]}"
+
+
+def _place(text: str, path: Sequence[str | int]) -> str:
+    line = line_of(text, path)
+    dotted = "".join(_dotted(path))
+    return f"line {line}, {dotted}" if line else dotted
+
+
+def _dotted(path: Sequence[str | int]) -> Iterator[str]:
+    for index, piece in enumerate(path):
+        if isinstance(piece, int):
+            yield f"[{piece}]"
+        else:
+            yield piece if index == 0 else f".{piece}"

@@ -1,0 +1,138 @@
+"""Every setting with its default and its meaning; the reference page is made from this module."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+TargetName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
+
+
+class Section(BaseModel):
+    """A table of the file; unknown keys are errors, so that a typo cannot go unnoticed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerConfig(Section):
+    """Where `penstock serve` listens."""
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(
+        default=8400, ge=0, le=65535, description="Port to listen on; 0 takes a free one."
+    )
+
+
+class ProviderConfig(Section):
+    """One provider: an endpoint and its credentials. The table's name is the provider's name."""
+
+    kind: str | None = Field(
+        default=None, description="Which provider this is; the table's name when left out."
+    )
+    url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="Base address; each kind has its own default.",
+    )
+    auth_token: SecretStr | None = Field(
+        default=None,
+        description="The key; when left out, and `url` too, the kind's own variable is read.",
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,  # a key may stand here too
+        description="Further headers for every call.",
+    )
+    model_path: str | None = Field(
+        default=None,
+        description="`embedded` only: a GGUF file of your own instead of the bundled model.",
+    )
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="`embedded` only: threads to compute with; default: all cores but one.",
+    )
+    context: int | None = Field(
+        default=None, ge=256, description="`embedded` only: size of the context window in tokens."
+    )
+
+    @property
+    def options(self) -> dict[str, str | int]:
+        """The settings that only some kinds know, as far as they are given."""
+        names = ("model_path", "threads", "context")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class ModelConfig(Section):
+    """What callers ask for: a name, and the targets that serve it."""
+
+    targets: tuple[TargetName, ...] = Field(
+        min_length=1, description="`provider/model` in the order in which they are tried."
+    )
+    routing: Literal["ordered"] = Field(
+        default="ordered", description="How the targets are ranked."
+    )
+
+
+class PoolConfig(Section):
+    """How long to wait for a provider."""
+
+    connect_timeout_s: Seconds = Field(default=10.0, description="No connection.")
+    request_timeout_s: Seconds = Field(default=60.0, description="No response headers.")
+    first_token_timeout_s: Seconds = Field(default=30.0, description="Headers, but no first token.")
+    stream_idle_timeout_s: Seconds = Field(
+        default=30.0, description="No further token in mid-stream."
+    )
+    max_response_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        gt=0,
+        description="A larger answer that is not a stream is refused.",
+    )
+    ca_file: str | None = Field(
+        default=None,
+        description="PEM file of certificate authorities to trust instead of the system's.",
+    )
+
+
+class LimitsConfig(Section):
+    """What a request may ask for."""
+
+    max_temperature: float = Field(default=2.0, ge=0, description="Highest temperature.")
+    max_stop_sequences: int = Field(default=10, ge=0, description="Most stop sequences.")
+    max_request_bytes: int = Field(
+        default=20_000_000, gt=0, description="Largest request body that the gateway reads."
+    )
+
+
+class Config(Section):
+    """The whole file."""
+
+    server: ServerConfig = Field(default_factory=ServerConfig)
+    providers: dict[Name, ProviderConfig] = Field(default_factory=dict)
+    models: dict[str, ModelConfig] = Field(default_factory=dict)
+    pool: PoolConfig = Field(default_factory=PoolConfig)
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
+
+    @property
+    def default_model(self) -> str | None:
+        """`default` if there is such a model, else the first of the file."""
+        return "default" if "default" in self.models else next(iter(self.models), None)
+
+    @classmethod
+    def embedded(cls) -> Config:
+        """What holds without a file: the bundled model under the name `default`."""
+        return cls(
+            providers={"embedded": ProviderConfig()},
+            models={"default": ModelConfig(targets=("embedded/smollm2",))},
+        )
+
+
+def home() -> Path:
+    """PENSTOCK_HOME, where Penstock keeps its files; `~/.penstock` by default."""
+    return Path(os.environ.get("PENSTOCK_HOME") or Path.home() / ".penstock").expanduser()

@@ -1,0 +1,180 @@
+"""The flow of every request: validate, route, call with failover, and tell what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import TypeVar, cast
+
+from penstock.contract.errors import PenstockError, ProviderTimeout, StreamInterrupted
+from penstock.contract.events import Complete, Delta, Error, Finished, StreamEvent
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    EmbeddingResult,
+    Metadata,
+    Reply,
+    Result,
+    SamplingRequest,
+)
+from penstock.contract.ports import Attempt, Pool, Provider, Router, Target
+from penstock.engine.validate import Limits, validate, validate_embedding
+from penstock.streaming.handle import EventBatches, StreamHandle
+
+T = TypeVar("T")
+
+
+class Meter:
+    """Keeps time for one request and writes down what it took."""
+
+    __slots__ = ("_first_token", "_started", "attempt", "request_id")
+
+    attempt: Attempt
+    """The attempt that answers; a stream has it from its first event on."""
+
+    def __init__(self) -> None:
+        """The request begins now."""
+        self.request_id = f"req_{secrets.token_hex(12)}"
+        self._started = time.perf_counter()
+        self._first_token: float | None = None
+
+    def first_token(self) -> None:
+        """The first event has arrived."""
+        if self._first_token is None:
+            self._first_token = time.perf_counter()
+
+    def result(self, attempt: Attempt, reply: Reply) -> Result:
+        """The answer with its metadata."""
+        metadata = self.metadata(attempt, reply)
+        return Result(reply.content, metadata.model, reply.stop_reason, metadata)
+
+    def metadata(self, attempt: Attempt, reply: Reply) -> Metadata:
+        """What there is to know about the call so far."""
+        first = self._first_token
+        return Metadata(
+            provider=attempt.target.provider,
+            model=reply.model or attempt.target.model,
+            request_id=self.request_id,
+            latency_ms=self.elapsed_ms(),
+            first_token_ms=None if first is None else round((first - self._started) * 1000),
+            usage=reply.usage,
+            api_calls=attempt.number,
+            attempts=attempt.number,
+            response_id=reply.response_id,
+            response_status=reply.response_status,
+            dropped_options=attempt.dropped_options,
+        )
+
+    async def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> T:
+        """What the work gives; raises ProviderTimeout when the request's own limit runs out."""
+        if limit_s is None:
+            return await work()
+        message = f"no whole answer within the request's own limit of {limit_s:g} s"
+        left = limit_s - (time.perf_counter() - self._started)
+        if left <= 0:
+            raise ProviderTimeout(message)
+        clock = asyncio.timeout(left)
+        try:
+            async with clock:
+                return await work()
+        except TimeoutError as error:
+            if not clock.expired():
+                raise
+            raise ProviderTimeout(message) from error
+
+    @contextmanager
+    def named_errors(self) -> Generator[None]:
+        """Errors in this block carry the request's id."""
+        try:
+            yield
+        except PenstockError as error:
+            error.located(request_id=self.request_id)
+            raise
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since the request began."""
+        return round((time.perf_counter() - self._started) * 1000)
+
+
+class Pipeline:
+    """Runs requests; holds no state of any single one."""
+
+    def __init__(self, router: Router, pool: Pool, limits: Limits) -> None:
+        """The stages, introduced to each other by the gateway."""
+        self._router = router
+        self._pool = pool
+        self._limits = limits
+
+    async def run(self, request: SamplingRequest) -> Result:
+        """The whole answer at once."""
+        meter = Meter()
+        with meter.named_errors():
+            request = validate(request, self._limits)
+            attempt, reply = await meter.within(request.timeout, lambda: self._answer(request))
+        return meter.result(attempt, reply)
+
+    async def start(self, request: SamplingRequest) -> StreamHandle:
+        """The answer while it is made; returns, or raises, when the first event is there."""
+        meter = Meter()
+        with meter.named_errors():
+            events = self._stream(meter, validate(request, self._limits))
+            first = await anext(events)
+        return StreamHandle(meter.request_id, meter.attempt, first, events)
+
+    async def embed(
+        self, provider: Provider, target: Target, request: EmbeddingRequest
+    ) -> EmbeddingResult:
+        """A vector for each text."""
+        meter = Meter()
+        with meter.named_errors():
+            request = validate_embedding(request)
+            answer = await meter.within(
+                request.timeout, lambda: provider.embed(target.model, request)
+            )
+        metadata = Metadata(
+            provider=target.provider,
+            model=answer.model or target.model,
+            request_id=meter.request_id,
+            latency_ms=meter.elapsed_ms(),
+            usage=answer.usage,
+            embedding_count=len(answer.vectors),
+            embedding_dims=len(answer.vectors[0]),
+        )
+        return EmbeddingResult(answer.vectors, metadata.model, metadata)
+
+    async def _answer(self, request: SamplingRequest) -> tuple[Attempt, Reply]:
+        ranked = await self._router.rank(request)
+        return await self._pool.generate(ranked, request)
+
+    async def _stream(self, meter: Meter, request: SamplingRequest) -> EventBatches:
+        limit = request.timeout
+        started = False
+        final: Sequence[StreamEvent] = ()
+        try:
+            async with AsyncExitStack() as stack:
+                ranked = await meter.within(limit, lambda: self._router.rank(request))
+                opening = self._pool.open(ranked, request)
+                attempt, batches = await meter.within(
+                    limit, lambda: stack.enter_async_context(opening)
+                )
+                meter.attempt = attempt
+                while not final:
+                    batch = await meter.within(limit, lambda: anext(batches, None))
+                    meter.first_token()
+                    if batch is None:
+                        raise StreamInterrupted("the stream ended without its terminal event")
+                    if batch and isinstance(last := batch[-1], Finished):
+                        deltas = cast(Sequence[Delta], batch[:-1])
+                        final = [*deltas, Complete(meter.result(attempt, last.reply))]
+                    elif batch:
+                        started = True
+                        yield cast(Sequence[Delta], batch)
+        except PenstockError as error:
+            # Before the first event the caller gets an exception, later an event: never both.
+            if not started:
+                raise
+            final = [Error(error.located(request_id=meter.request_id))]
+        # Only here, when the upstream call has been given back, does the caller hear of the end.
+        yield final

@@ -1,0 +1,201 @@
+"""Checks a request against the standard and the configured limits, all problems at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
+from penstock.contract.messages import (
+    Audio,
+    Content,
+    Image,
+    Message,
+    Reasoning,
+    Text,
+    ToolResult,
+    ToolUse,
+)
+from penstock.contract.options import ModelPreferences
+
+_MOST_TOKENS = 2**31 - 1
+"""Wires carry no larger number."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Our own policy on top of the standard; see `[limits]`."""
+
+    max_temperature: float = 2.0
+    max_stop_sequences: int = 10
+
+
+def validate(request: SamplingRequest, limits: Limits) -> SamplingRequest:
+    """The request with system messages moved into its system prompt.
+
+    Raises InvalidRequest with every problem and its path.
+    """
+    problems = [*_options(request, limits), *_messages(request), *_tools(request)]
+    if problems:
+        raise InvalidRequest.of(problems)
+    if not any(message.role == "system" for message in request.messages):
+        return request
+    prompts = [request.system_prompt] if request.system_prompt else []
+    prompts += [message.text for message in request.messages if message.role == "system"]
+    return msgspec.structs.replace(
+        request,
+        system_prompt="\n\n".join(prompts),
+        messages=tuple(message for message in request.messages if message.role != "system"),
+    )
+
+
+def validate_embedding(request: EmbeddingRequest) -> EmbeddingRequest:
+    """The request itself; raises InvalidRequest with every problem and its path."""
+    problems: list[Problem] = []
+    for index, text in enumerate(request.texts):
+        if not text:
+            problems.append(Problem(f"texts[{index}]", "is empty; give some text"))
+        problems += _text(f"texts[{index}]", text)
+    if not request.texts:
+        problems.append(Problem("texts", "give at least one text"))
+    if request.dimensions is not None and request.dimensions < 1:
+        problems.append(Problem("dimensions", f"{request.dimensions} is not a positive number"))
+    problems += _timeout(request.timeout)
+    if problems:
+        raise InvalidRequest.of(problems)
+    return request
+
+
+def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
+    if request.max_tokens < 1:
+        yield Problem("max_tokens", f"{request.max_tokens} is not a positive number")
+    if request.max_tokens > _MOST_TOKENS:
+        yield Problem("max_tokens", f"is more than {_MOST_TOKENS}")
+    yield from _text("system_prompt", request.system_prompt or "")
+    temperature = request.temperature
+    if temperature is not None and not 0 <= temperature <= limits.max_temperature:
+        yield Problem(
+            "temperature", f"{temperature} is not between 0 and {limits.max_temperature:g}"
+        )
+    if len(request.stop_sequences) > limits.max_stop_sequences:
+        yield Problem(
+            "stop_sequences",
+            f"{len(request.stop_sequences)} given, at most {limits.max_stop_sequences} are allowed",
+        )
+    for index, sequence in enumerate(request.stop_sequences):
+        if not sequence:
+            yield Problem(f"stop_sequences[{index}]", "is empty; leave it out")
+        yield from _text(f"stop_sequences[{index}]", sequence)
+    yield from _timeout(request.timeout)
+    if request.model_preferences is not None:
+        yield from _preferences(request.model_preferences)
+
+
+def _timeout(seconds: float | None) -> Iterator[Problem]:
+    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+        yield Problem("timeout", f"{seconds} is not a positive number of seconds")
+
+
+def _text(path: str, text: str) -> Iterator[Problem]:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # It stems from undecodable bytes of a command line or file name; no wire can carry it.
+        yield Problem(path, "holds half a character (a lone surrogate)")
+
+
+def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
+    for name in ("cost", "speed", "intelligence"):
+        value: float | None = getattr(preferences, name)
+        if value is not None and not 0 <= value <= 1:
+            yield Problem(f"model_preferences.{name}", f"{value} is not between 0 and 1")
+
+
+def _messages(request: SamplingRequest) -> Iterator[Problem]:
+    if not any(message.role != "system" for message in request.messages):
+        yield Problem("messages", "give at least one user message")
+    path = ""
+    waiting: tuple[ToolUse, ...] = ()
+    for index, message in enumerate(request.messages):
+        yield from _content(f"messages[{index}]", message)
+        if message.role == "system":
+            continue
+        path = f"messages[{index}]"
+        yield from _balance(path, message, waiting)
+        waiting = message.tool_uses if message.role == "assistant" else ()
+    for use in waiting:
+        yield Problem(path, f"the call {use.id!r} has no tool result after it")
+
+
+def _content(path: str, message: Message) -> Iterator[Problem]:
+    if not message.content:
+        yield Problem(f"{path}.content", "is empty; give at least one part")
+    for index, part in enumerate(message.content):
+        yield from _place(f"{path}.content[{index}]", part, message.role)
+        yield from _part(f"{path}.content[{index}]", part)
+    blank = all(isinstance(part, Text) and not part.text.strip() for part in message.content)
+    if blank and message.content and message.role != "assistant":
+        yield Problem(f"{path}.content", "is blank; say something")
+
+
+def _place(path: str, part: Content, role: str) -> Iterator[Problem]:
+    if isinstance(part, ToolUse | Reasoning) and role != "assistant":
+        what = "a tool call" if isinstance(part, ToolUse) else "reasoning"
+        yield Problem(path, f"{what} belongs to the assistant, not to the {role}")
+    elif isinstance(part, ToolResult) and role != "user":
+        yield Problem(path, f"a tool result belongs to the user, not to the {role}")
+    elif isinstance(part, Image | Audio) and role == "system":
+        yield Problem(path, "a system message may hold text only")
+
+
+def _part(path: str, part: Content) -> Iterator[Problem]:
+    if isinstance(part, Text | Reasoning):
+        yield from _text(path, part.text)
+    elif isinstance(part, Image):
+        if not (part.url or (part.data and part.mime_type)):
+            yield Problem(path, "an image needs data with a mimeType, or a url")
+    elif isinstance(part, Audio):
+        if not (part.data and part.mime_type):
+            yield Problem(path, "audio needs data and a mimeType")
+    elif isinstance(part, ToolResult):
+        for index, inner in enumerate(part.content):
+            yield from _part(f"{path}.content[{index}]", inner)
+    elif not isinstance(part, ToolUse):  # pyright: ignore[reportUnnecessaryIsInstance]
+        yield Problem(path, f"{type(part).__name__} is not a content part")
+
+
+def _balance(path: str, message: Message, waiting: tuple[ToolUse, ...]) -> Iterator[Problem]:
+    results = [part for part in message.content if isinstance(part, ToolResult)]
+    if results and len(results) != len(message.content):
+        yield Problem(f"{path}.content", "a message with tool results may hold nothing else")
+    answered = [result.tool_use_id for result in results]
+    calls = [use.id for use in message.tool_uses]
+    if len(set(calls)) != len(calls):
+        yield Problem(path, "two calls have the same id")
+    for use in waiting:
+        if use.id not in answered:
+            yield Problem(path, f"the call {use.id!r} before it has no tool result here")
+    asked = {use.id for use in waiting}
+    for identifier in answered:
+        if identifier not in asked:
+            yield Problem(path, f"the tool result {identifier!r} answers no call before it")
+    if len(set(answered)) != len(answered):
+        yield Problem(path, "a call is answered twice")
+
+
+def _tools(request: SamplingRequest) -> Iterator[Problem]:
+    names = [tool.name for tool in request.tools]
+    for index, name in enumerate(names):
+        if not name:
+            yield Problem(f"tools[{index}].name", "is empty")
+        elif name in names[:index]:
+            yield Problem(f"tools[{index}].name", f"{name!r} is there twice")
+    choice = request.tool_choice
+    if choice is None:
+        return
+    if choice.mode == "tool" and choice.name not in names:
+        yield Problem("tool_choice", f"{choice.name!r} is not one of the tools")
+    if choice.mode == "required" and not names:
+        yield Problem("tool_choice", "is 'required', but there are no tools")

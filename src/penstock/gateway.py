@@ -1,0 +1,244 @@
+"""The composition root: builds the stages from the configuration and is the facade to them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Unpack, cast, overload
+
+import msgspec
+
+from penstock.config.load import load
+from penstock.config.settings import Config, ProviderConfig
+from penstock.contract.errors import PenstockError
+from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest
+from penstock.contract.messages import Message
+from penstock.contract.ports import ModelInfo, Provider, Target
+from penstock.contract.requests import RequestOptions, build_embedding_request, build_request
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.validate import Limits
+from penstock.pool.failover import FailoverPool
+from penstock.providers.credentials import Secret
+from penstock.providers.http import HttpTransport, TransportSettings
+from penstock.providers.registry import KINDS, ProviderSettings, build
+from penstock.routing.targets import TargetTable, parse_target
+from penstock.streaming.handle import StreamHandle
+
+ASK_MAX_TOKENS = 512
+"""What `ask` allows an answer, as it is the one call that does not require a limit."""
+EMBEDDING_MODEL = "embedded/wordllama"
+"""What `embed` uses when no model is named."""
+
+
+class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether a provider answers its cheapest call, which costs no tokens."""
+
+    provider: str
+    status: Literal["up", "down"]
+    latency_ms: int
+    models: tuple[ModelInfo, ...] = ()
+    error: str | None = None
+
+
+class Engine:
+    """One pipeline with its providers; made by `penstock.open()`."""
+
+    def __init__(self, config: Config) -> None:
+        """Builds the stages; nothing is connected, loaded or started before it is needed."""
+        self.config = config
+        pool = config.pool
+        self._transport = HttpTransport(
+            TransportSettings(
+                connect_timeout_s=pool.connect_timeout_s,
+                response_timeout_s=pool.request_timeout_s,
+                first_token_timeout_s=pool.first_token_timeout_s,
+                idle_timeout_s=pool.stream_idle_timeout_s,
+                max_response_bytes=pool.max_response_bytes,
+                ca_file=pool.ca_file,
+            )
+        )
+        self._providers: dict[str, Provider] = {}
+        self._targets = TargetTable(
+            {
+                name: tuple(parse_target(target) for target in model.targets)
+                for name, model in config.models.items()
+            },
+            {*KINDS, *config.providers},
+            config.default_model,
+        )
+        self._pipeline = Pipeline(
+            self._targets,
+            FailoverPool(self.provider),
+            Limits(
+                max_temperature=config.limits.max_temperature,
+                max_stop_sequences=config.limits.max_stop_sequences,
+            ),
+        )
+        self._streams: weakref.WeakValueDictionary[str, StreamHandle] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @overload
+    async def create_message(self, messages: SamplingRequest) -> Result: ...
+    @overload
+    async def create_message(
+        self, messages: str | Message | Iterable[Message], **options: Unpack[RequestOptions]
+    ) -> Result: ...
+    async def create_message(
+        self, messages: SamplingRequest | str | Message | Iterable[Message], **options: Any
+    ) -> Result:
+        """The whole answer to messages, or to one request that says everything."""
+        return await self._pipeline.run(_request(messages, options))
+
+    @overload
+    async def create_message_stream(self, messages: SamplingRequest) -> StreamHandle: ...
+    @overload
+    async def create_message_stream(
+        self, messages: str | Message | Iterable[Message], **options: Unpack[RequestOptions]
+    ) -> StreamHandle: ...
+    async def create_message_stream(
+        self, messages: SamplingRequest | str | Message | Iterable[Message], **options: Any
+    ) -> StreamHandle:
+        """The answer while it is made; returns as soon as its first event is there."""
+        handle = await self._pipeline.start(_request(messages, options))
+        self._streams[handle.request_id] = handle
+        return handle
+
+    async def cancel_request(self, request_id: str) -> bool:
+        """Stop a running stream; False when none of this id runs."""
+        handle = self._streams.get(request_id)
+        return handle is not None and await handle.cancel()
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        model: str | None = None,
+        dimensions: int | None = None,
+        timeout: float | None = None,
+    ) -> EmbeddingResult:
+        """A vector for each text; there is no failover, as models' vectors do not compare."""
+        request = build_embedding_request(
+            texts, model=model or EMBEDDING_MODEL, dimensions=dimensions, timeout=timeout
+        )
+        target = self._targets.resolve(request.model)[0]
+        return await self._pipeline.embed(self.provider(target.provider), target, request)
+
+    def targets(self, model: str | None = None) -> Sequence[Target]:
+        """What serves this model; raises ModelNotFound with the nearest name."""
+        return self._targets.resolve(model)
+
+    def provider(self, name: str) -> Provider:
+        """The provider of this name, built when first asked for."""
+        if name not in self._providers:
+            configured = self.config.providers.get(name, ProviderConfig())
+            self._providers[name] = build(_settings(name, configured), self._transport)
+        return self._providers[name]
+
+    def use(self, provider: Provider) -> None:
+        """Put this object in the place of the configured provider of its name."""
+        self._providers[provider.name] = provider
+
+    async def provider_health(self, names: Iterable[str] | None = None) -> list[ProviderHealth]:
+        """Ask these providers, or all configured ones, for their models, all at once."""
+        chosen = list(names) if names is not None else list(self.config.providers)
+        return list(await asyncio.gather(*(self._health(name) for name in chosen)))
+
+    async def _health(self, name: str) -> ProviderHealth:
+        started = time.perf_counter()
+        models: tuple[ModelInfo, ...] = ()
+        problem: str | None = None
+        try:
+            models = tuple(await self.provider(name).models())
+        except PenstockError as error:
+            problem = str(error)
+        latency_ms = round((time.perf_counter() - started) * 1000)
+        status = "up" if problem is None else "down"
+        return ProviderHealth(name, status, latency_ms, models, problem)
+
+    async def aclose(self) -> None:
+        """Stop what still runs and close every connection."""
+        for handle in list(self._streams.values()):
+            await handle.cancel()
+        for provider in self._providers.values():
+            await provider.aclose()
+        self._providers.clear()
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Engine:
+        """`async with penstock.open() as engine:`."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close everything."""
+        await self.aclose()
+
+
+def _request(
+    messages: SamplingRequest | str | Message | Iterable[Message], options: dict[str, Any]
+) -> SamplingRequest:
+    if isinstance(messages, SamplingRequest):
+        if options:
+            raise TypeError("options belong inside the SamplingRequest")
+        return messages
+    return build_request(messages, cast(RequestOptions, options))
+
+
+def _settings(name: str, configured: ProviderConfig) -> ProviderSettings:
+    token = configured.auth_token.get_secret_value().strip() if configured.auth_token else ""
+    return ProviderSettings(
+        name,
+        configured.kind or name,
+        url=configured.url,
+        auth_token=Secret(token) if token else None,
+        headers=configured.headers,
+        options=configured.options,
+    )
+
+
+def open(config: str | Path | Config | None = None) -> Engine:
+    """An engine for `async with`: from a file's path, a Config, or the file that is found.
+
+    Without any file it is the embedded model. Raises ConfigurationError naming file and line.
+    """
+    return Engine(config if isinstance(config, Config) else load(config))
+
+
+def ask(
+    prompt: str,
+    *,
+    model: str | None = None,
+    system_prompt: str | None = None,
+    max_tokens: int = ASK_MAX_TOKENS,
+    temperature: float | None = None,
+) -> str:
+    """The answer's text, for scripts and the prompt: one line, no event loop in sight."""
+
+    async def answer() -> str:
+        async with open() as engine:
+            result = await engine.create_message(
+                prompt,
+                max_tokens=max_tokens,
+                model=model,
+                system_prompt=system_prompt,
+                temperature=temperature,
+            )
+            return result.text
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(answer())
+    # A notebook has a loop of its own, in which a second one may not run.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, answer()).result()

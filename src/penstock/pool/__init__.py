@@ -1,0 +1,1 @@
+"""Getting one answer out of several targets that may each fail."""

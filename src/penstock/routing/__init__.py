@@ -1,0 +1,1 @@
+"""Choosing the targets that may serve a request, and their order."""

@@ -1,0 +1,64 @@
+"""From the model that a caller names to the targets that serve it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+
+from penstock.contract.errors import ConfigurationError, ModelNotFound
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.ports import Target
+
+
+def parse_target(text: str) -> Target:
+    """Read `provider/model`; the model's own name may hold further slashes."""
+    provider, separator, model = text.partition("/")
+    if not (provider and separator and model):
+        raise ConfigurationError(f"{text!r} is not a target; write provider/model")
+    return Target(provider, model)
+
+
+class TargetTable:
+    """Models in the order of their configured targets; `provider/model` works without an alias."""
+
+    def __init__(
+        self,
+        models: Mapping[str, Sequence[Target]],
+        providers: Collection[str],
+        default: str | None,
+    ) -> None:
+        """`providers` are all names that a target may begin with."""
+        self._models = models
+        self._providers = providers
+        self._default = default
+
+    async def rank(self, request: SamplingRequest) -> Sequence[Target]:
+        """The model's targets in their configured order."""
+        return self.resolve(request.model)
+
+    def resolve(self, model: str | None) -> Sequence[Target]:
+        """The targets of an alias, or the one that `provider/model` spells out."""
+        name = model or self._default
+        if name is None:
+            raise ModelNotFound("no model was given and the configuration names none in [models]")
+        if name in self._models:
+            return self._models[name]
+        provider, separator, upstream = name.partition("/")
+        if separator and upstream and provider in self._providers:
+            return (Target(provider, upstream),)
+        raise ModelNotFound(self._unknown(name, provider if separator else None), model=name)
+
+    def _unknown(self, name: str, provider: str | None) -> str:
+        if provider in self._providers:
+            return f"{name!r} names no model; write {provider}/model"
+        if provider is not None:
+            known, what = sorted(self._providers), f"there is no provider {provider!r}"
+            near = difflib.get_close_matches(provider, known, 1)
+        else:
+            known, what = sorted(self._models), f"there is no model {name!r}"
+            near = difflib.get_close_matches(name, known, 1)
+        if near:
+            return f"{what}; did you mean {near[0]!r}?"
+        hints = [f"known: {', '.join(known)}"] if known else []
+        hints += ["or write provider/model"] if provider is None else []
+        return "; ".join([what, *hints])

@@ -1,0 +1,31 @@
+"""For tests of code that uses Penstock: a scripted provider and an engine that runs on it.
+
+```python
+fake = FakeProvider(["Hello!", RateLimited("slow down")])
+async with engine_with(fake) as engine:
+    assert (await engine.create_message("Hi", max_tokens=9)).text == "Hello!"
+assert fake.requests[0].messages[0].text == "Hi"
+```
+"""
+
+from __future__ import annotations
+
+from penstock.config.settings import Config, ModelConfig, ProviderConfig
+from penstock.gateway import Engine
+from penstock.providers.fake.provider import FakeProvider, FakeReply
+
+__all__ = ["FakeProvider", "FakeReply", "engine_with"]
+
+
+def engine_with(*providers: FakeProvider) -> Engine:
+    """An engine whose model `default` tries these providers in their order."""
+    names = [provider.name for provider in providers]
+    engine = Engine(
+        Config(
+            providers={name: ProviderConfig(kind="fake") for name in names},
+            models={"default": ModelConfig(targets=tuple(f"{name}/echo" for name in names))},
+        )
+    )
+    for provider in providers:
+        engine.use(provider)
+    return engine

@@ -1,0 +1,340 @@
+"""Reading the configuration: found in order, filled from the environment, wrong with its line."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.config.load import find, load, parse
+from penstock.config.settings import Config
+from penstock.contract.errors import ConfigurationError
+
+SECRET = "sk-very-secret"  # a key that must not be shown anywhere
+
+
+def complaint(text: str, name: str = "penstock.toml") -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(text, name)
+    return str(caught.value)
+
+
+def test_a_whole_file_is_read() -> None:
+    config = parse(
+        """
+        [server]
+        port = 9000
+        [providers.local]
+        kind = "openai-chat"
+        url = "http://127.0.0.1:8000/v1"
+        auth_token = "sk-1"
+        [models.assistant]
+        targets = ["local/qwen3", "openrouter/meta/llama"]
+        [pool]
+        connect_timeout_s = 1
+        [limits]
+        max_temperature = 1.5
+        """
+    )
+    assert config.server.port == 9000
+    token = config.providers["local"].auth_token
+    assert token is not None
+    assert token.get_secret_value() == "sk-1"
+    assert config.models["assistant"].targets == ("local/qwen3", "openrouter/meta/llama")
+    assert config.pool.connect_timeout_s == 1.0
+    assert config.limits.max_temperature == 1.5
+    assert config.default_model == "assistant"
+
+
+@pytest.mark.parametrize("text", ["", "\n# nothing\n", "[server]\n", "[providers]\n[models]\n"])
+def test_a_file_that_names_no_model_means_the_embedded_one(text: str) -> None:
+    assert parse(text) == Config.embedded()
+
+
+def test_settings_of_the_embedded_provider_keep_its_model() -> None:
+    config = parse("[providers.embedded]\nthreads = 2\n")
+    assert config.models == Config.embedded().models
+    assert config.providers["embedded"].threads == 2
+
+
+def test_other_settings_survive_beside_the_embedded_default() -> None:
+    config = parse("[server]\nport = 1234\n")
+    assert config.server.port == 1234
+    assert config.models == Config.embedded().models
+
+
+def test_with_another_provider_no_model_is_invented() -> None:
+    config = parse("[providers.openai-chat]\n")
+    assert config.models == {}
+    assert list(config.providers) == ["openai-chat"]
+
+
+# What is wrong, and where
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[server]\nport = \n", "penstock.toml: Invalid value (at line 2, column 8)"),
+        ("[server\n", "penstock.toml: Expected ']' at the end of a table declaration (at line 1"),
+        ("a = 1\na = 2\n", "penstock.toml: Cannot overwrite a value (at line 2, column 6)"),
+        ('a = "\n', "penstock.toml: Illegal character '\\n' (at line 1, column 6)"),
+        ("a = " + "9" * 5000, "penstock.toml: Exceeds the limit"),
+        ("a = " + "[" * 5000, "penstock.toml: it is nested too deeply"),
+        (".".join("a" * 3000) + " = 1", "penstock.toml: it is nested too deeply"),
+    ],
+)
+def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) -> None:
+    assert complaint(text).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[server]\n\nport = "http"\n',
+            "line 3, server.port: input should be a valid integer, unable to parse",
+        ),
+        ("[server]\nport = 70000\n", "line 2, server.port: input should be less than or equal to"),
+        ("server.port = -1\n", "line 1, server.port: input should be greater than or equal to 0"),
+        ("server = { port = -1 }\n", "line 1, server.port: input should be greater than"),
+        ("server = 3\n", "line 1, server: input should be a valid dictionary"),
+        ("[pool]\nrequest_timeout_s = 0\n", "line 2, pool.request_timeout_s: input should be gr"),
+        ("[pool]\nrequest_timeout_s = inf\n", "line 2, pool.request_timeout_s: input should be"),
+        (
+            "[models.a]\ntargets = [\n  'x/y',\n  'nonsense',\n]\n",
+            "line 2, models.a.targets[1]: a target is written provider/model",
+        ),
+        ("[models.a]\ntargets = []\n", "line 2, models.a.targets: tuple should have at least 1"),
+        ("[models.a]\n", "line 1, models.a.targets: field required"),
+        (
+            "[providers.x]\nurl = 'ftp://x'\n",
+            "line 2, providers.x.url: string should match pattern '^https?://'",
+        ),
+        (
+            "[providers.'a b']\n",
+            "line 1, providers.a b: a name may hold no slash and no space",
+        ),
+        ("[providers.x]\nheaders = { a = 1 }\n", "line 2, providers.x.headers.a: input should be"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_line_and_path(text: str, message: str) -> None:
+    assert complaint(text, "my.toml").startswith(f"my.toml, {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[sever]\n", "line 1, sever"),
+        ("[server]\nprot = 1\n", "line 2, server.prot"),
+        ("server.prot = 1\n", "line 1, server.prot"),
+        ("[server]\n'prot' = 1\n", "line 2, server.prot"),
+        ('[providers.x]\n\n"my key" = 1\n', "line 3, providers.x.my key"),
+        ("[providers.'my.local']\nprot = 1\n", "line 2, providers.my.local.prot"),
+        ("providers = { x = { prot = 1 } }\n", "line 1, providers.x.prot"),
+        ("[providers]\nx.prot = 1\n", "line 2, providers.x.prot"),
+        ("[[server]]\n", "line 1, server"),
+    ],
+)
+def test_a_key_that_does_not_exist_is_refused_with_its_line(text: str, place: str) -> None:
+    said = complaint(text)
+    assert said.startswith(f"penstock.toml, {place}: ")
+    if "[[" not in text:
+        assert said.endswith("there is no such setting; see `penstock init` for all of them")
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    said = complaint("[server]\nport = -1\nprot = 1\n[limits]\nmax_temperature = 'hot'\n")
+    assert [part.split(":")[0] for part in said.split("; ") if "line" in part] == [
+        "penstock.toml, line 2, server.port",
+        "penstock.toml, line 3, server.prot",
+        "penstock.toml, line 5, limits.max_temperature",
+    ]
+
+
+# The environment
+
+
+def test_variables_are_filled_in_wherever_a_text_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", "qwen")
+    monkeypatch.setenv("EMPTY", "")
+    config = parse(
+        """
+        server.port = "${PORT:-8401}"
+        [providers.local]
+        kind = "openai-chat"
+        url = "http://${HOST_:-127.0.0.1}:8000/${EMPTY}v1"
+        headers = { x = "${A:-}b", y = "$NAME ${NAME} {NAME}" }
+        [models.a]
+        targets = ["local/${NAME}-${SIZE:-4b}"]
+        """
+    )
+    assert config.server.port == 8401
+    assert config.providers["local"].url == "http://127.0.0.1:8000/v1"
+    assert config.providers["local"].headers == {"x": "b", "y": "$NAME qwen {NAME}"}
+    assert config.models["a"].targets == ("local/qwen-4b",)
+
+
+def test_a_value_from_the_environment_is_not_filled_in_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUTER", "${INNER}")
+    assert parse("server.host = '${OUTER}'").server.host == "${INNER}"
+
+
+def test_all_missing_variables_are_named_with_line_and_remedy() -> None:
+    said = complaint(
+        "[providers.a]\nauth_token = '${NO_SUCH_A}'\n[models.m]\ntargets = ['a/${NO_SUCH_B}']\n"
+    )
+    assert said == (
+        "penstock.toml, line 2, providers.a.auth_token: the environment variable NO_SUCH_A is not "
+        "set; set it, or give a default as ${NO_SUCH_A:-...}; "
+        "penstock.toml, line 4, models.m.targets[0]: the environment variable NO_SUCH_B is not "
+        "set; set it, or give a default as ${NO_SUCH_B:-...}"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[server]\nport = '${KEY}'\n",
+        "[server]\nhost = ['${KEY}']\n",
+        "[pool]\nrequest_timeout_s = '${KEY}'\n",
+        "[providers.x]\nkind = { a = '${KEY}' }\nauth_token = ['${KEY}']\n",
+        "[providers.x]\nauth_token = { a = '${KEY}' }\n",
+        "[providers.x]\nurl = '${KEY}'\nheaders = '${KEY}'\n",
+        "[providers.x]\nthreads = '${KEY}'\n",
+        "[models.x]\ntargets = ['${KEY}']\nrouting = '${KEY}'\n",
+        "[providers.x]\nauth_token = 'sk-very-secret'\nnonsense = 'sk-very-secret'\n",
+        "[providers.x]\nauth_token = 'sk-very-secret\n",
+    ],
+)
+def test_no_error_shows_a_secret(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", SECRET)
+    with pytest.raises(ConfigurationError) as caught:
+        parse(text)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in f"{error} {error!r}"
+        error = error.__cause__
+
+
+def test_no_configuration_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", SECRET)
+    config = parse("[providers.x]\nauth_token = '${KEY}'\nheaders = { authorization = '${KEY}' }")
+    assert SECRET not in f"{config} {config!r} {config.providers['x']!r}"
+
+
+# Which file
+
+
+def write(folder: Path, port: int, name: str = "penstock.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_text(f"[server]\nport = {port}\n")
+    return file
+
+
+def test_the_search_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, home = tmp_path / "here", tmp_path / "home"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PENSTOCK_HOME", str(home))
+    assert find() is None
+    assert load() == Config.embedded()
+    write(home, 1)
+    assert load().server.port == 1
+    write(here, 2)
+    assert load().server.port == 2
+    named = write(tmp_path / "named", 3, "other.toml")
+    monkeypatch.setenv("PENSTOCK_CONFIG", str(named))
+    assert find() == named
+    assert load().server.port == 3
+    assert load(write(tmp_path / "given", 4)).server.port == 4
+    assert load(str(here / "penstock.toml")).server.port == 2
+
+
+def test_a_tilde_means_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path, 5)
+    assert load("~/penstock.toml").server.port == 5
+    monkeypatch.setenv("PENSTOCK_CONFIG", "~/penstock.toml")
+    assert load().server.port == 5
+
+
+def test_a_folder_of_that_name_is_not_taken_for_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "penstock.toml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find() is None
+
+
+def test_a_file_that_is_not_there_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = tmp_path / "nowhere.toml"
+    with pytest.raises(ConfigurationError) as caught:
+        load(missing)
+    assert str(caught.value) == (
+        f"cannot read the configuration {missing}: No such file or directory; "
+        "`penstock init` writes a new one"
+    )
+    monkeypatch.setenv("PENSTOCK_CONFIG", str(missing))
+    with pytest.raises(ConfigurationError, match="No such file"):
+        load()
+
+
+def test_a_folder_a_locked_file_and_bytes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="Is a directory"):
+        load(tmp_path)
+    file = tmp_path / "penstock.toml"
+    file.write_bytes(b"[server]\nhost = '\xff'\n")
+    with pytest.raises(ConfigurationError, match="it is not UTF-8 text"):
+        load(file)
+    with pytest.raises(ConfigurationError, match="cannot read the configuration"):
+        load("penstock\0.toml")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_locked_file_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, 1)
+    file.chmod(0)
+    with pytest.raises(ConfigurationError, match="Permission denied"):
+        load(file)
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, -1)
+    with pytest.raises(ConfigurationError) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}, line 2, server.port: ")
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_bytes(b"\xef\xbb\xbf[server]\r\nport = 7\r\n")
+    assert load(file).server.port == 7
+
+
+# Anything at all
+
+
+pieces = st.sampled_from(
+    ["[server]", "[providers.x]", "[models.default]", "[[pool]]", "[", "]", "port", "targets", "=",
+     " ", "\n", "1", '"', "'", '"""', "${", "}", ":-", "${HOME}", "a/b", ".", ",", "{", "true", "#",
+     "1979-05-27", "0x", "inf", "nan", "\\u00e9"]
+)  # fmt: skip
+
+
+@given(st.text() | st.lists(pieces, max_size=20).map("".join))
+def test_any_text_gives_a_configuration_or_a_configuration_error(text: str) -> None:
+    try:
+        config = parse(text)
+    except ConfigurationError as error:
+        refusal = str(error)
+    else:
+        assert config.models or config.providers
+        return
+    assert refusal.startswith("penstock.toml")

@@ -1,0 +1,133 @@
+"""A request is fitted to one model, or the options that it cannot take are named."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.contract.errors import UnsupportedOption
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.messages import Audio, Image, Text, ToolResult, ToolUse, assistant, user
+from penstock.contract.options import Capabilities, OutputSchema, ToolChoice, ToolDefinition
+from penstock.contract.ports import Target
+from penstock.pool.admit import admit
+
+TARGET = Target("groq", "llama")
+FULL = SamplingRequest(
+    messages=(user("hi"),),
+    max_tokens=9,
+    system_prompt="Be brief.",
+    temperature=0.5,
+    stop_sequences=("a", "b"),
+    tools=(ToolDefinition("now"),),
+    tool_choice=ToolChoice("required"),
+    parallel_tools=False,
+    output_schema=OutputSchema({"type": "string"}),
+    reasoning_level="high",
+)
+LENIENT = msgspec.structs.replace(FULL, ignore_invalid_options=True)
+PICTURE = Image(data="aGk=", mime_type="image/png")
+LINK = Image(url="https://x/y.png")
+SOUND = Audio(data="aGk=", mime_type="audio/wav")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "option", "emptied"),
+    [
+        ({"system_prompt": False}, "system_prompt", {"system_prompt": None}),
+        ({"temperature": False}, "temperature", {"temperature": None}),
+        ({"max_temperature": 0.4}, "temperature", {"temperature": None}),
+        ({"stop_sequences": False}, "stop_sequences", {"stop_sequences": ()}),
+        ({"max_stop_sequences": 1}, "stop_sequences", {"stop_sequences": ()}),
+        (
+            {"tools": False},
+            "tools",
+            {"tools": (), "tool_choice": None, "parallel_tools": None},
+        ),
+        ({"tool_choice": False}, "tool_choice", {"tool_choice": None}),
+        ({"parallel_tools_switch": False}, "parallel_tools", {"parallel_tools": None}),
+        ({"output_schema": False}, "output_schema", {"output_schema": None}),
+        ({"reasoning": False}, "reasoning_level", {"reasoning_level": None}),
+    ],
+)
+def test_an_option_that_the_model_lacks_is_refused_or_dropped(
+    lacking: dict[str, Any], option: str, emptied: dict[str, Any]
+) -> None:
+    able = msgspec.structs.replace(Capabilities(), **lacking)
+    with pytest.raises(UnsupportedOption) as caught:
+        admit(FULL, able, TARGET)
+    assert caught.value.options == (option,)
+    assert str(caught.value) == (
+        f"groq/llama does not support {option}; leave it out, or set ignore_invalid_options=True"
+    )
+    assert (caught.value.provider, caught.value.model) == ("groq", "llama")
+    fitted, dropped = admit(LENIENT, able, TARGET)
+    assert dropped == (option,)
+    assert fitted == msgspec.structs.replace(LENIENT, **emptied)
+
+
+def test_a_request_that_fits_is_handed_on_as_it_is() -> None:
+    able = Capabilities(max_temperature=0.5, max_stop_sequences=2)
+    fitted, dropped = admit(FULL, able, TARGET)
+    assert fitted is FULL
+    assert dropped == ()
+
+
+def test_all_options_that_are_refused_are_named_at_once() -> None:
+    able = Capabilities(temperature=False, max_temperature=0.1, reasoning=False)
+    with pytest.raises(UnsupportedOption) as caught:
+        admit(FULL, able, TARGET)
+    assert caught.value.options == ("temperature", "reasoning_level")
+    assert admit(LENIENT, able, TARGET)[1] == ("temperature", "reasoning_level")
+
+
+def test_what_was_not_asked_for_is_not_missed() -> None:
+    plain = SamplingRequest(
+        messages=(user("hi"),),
+        max_tokens=9,
+        tool_choice=ToolChoice("auto"),
+        reasoning_level="none",
+    )
+    unable = {
+        name: False
+        for name, value in msgspec.structs.asdict(Capabilities()).items()
+        if value is True
+    }
+    assert admit(plain, Capabilities(**unable, max_stop_sequences=0), TARGET) == (plain, ())
+
+
+@pytest.mark.parametrize(
+    ("part", "lacking", "name"),
+    [
+        (PICTURE, {"images": False}, "images"),
+        (LINK, {"images": False}, "images"),
+        (LINK, {"image_urls": False}, "images by url"),
+        (SOUND, {"audio": False}, "audio"),
+    ],
+)
+@pytest.mark.parametrize("inside_a_tool_result", [False, True])
+def test_content_is_never_dropped(
+    part: Image | Audio, lacking: dict[str, bool], name: str, inside_a_tool_result: bool
+) -> None:
+    history = (user("a"), assistant(ToolUse("c", "see", {})), user(ToolResult("c", (part,))))
+    messages = history if inside_a_tool_result else (user("What is this?", part),)
+    asked = msgspec.structs.replace(LENIENT, messages=messages)
+    able = msgspec.structs.replace(Capabilities(audio=True), **lacking)
+    with pytest.raises(UnsupportedOption) as caught:
+        admit(asked, able, TARGET)
+    assert caught.value.options == (name,)
+    assert str(caught.value) == f"groq/llama does not support {name}"
+
+
+@pytest.mark.parametrize(
+    ("part", "able"),
+    [
+        (PICTURE, Capabilities(image_urls=False)),
+        (SOUND, Capabilities(images=False, audio=True)),
+        (Text("a"), Capabilities(images=False)),
+        (ToolResult("c", (Text("a"),)), Capabilities(images=False)),
+    ],
+)
+def test_content_that_the_model_takes_passes(part: Any, able: Capabilities) -> None:
+    asked = SamplingRequest(messages=(user(part),), max_tokens=9)
+    assert admit(asked, able, TARGET) == (asked, ())

@@ -1,0 +1,205 @@
+"""Down the list of targets: which errors go on, which stop, and nothing stays open."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import pytest
+
+from penstock.contract import errors
+from penstock.contract.errors import (
+    AllTargetsFailed,
+    AuthenticationFailed,
+    ConfigurationError,
+    ContentRejected,
+    ContextLengthExceeded,
+    InvalidRequest,
+    ModelNotFound,
+    PenstockError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    RateLimited,
+    StreamInterrupted,
+    UnsupportedOption,
+)
+from penstock.contract.events import Chunk, ProviderEvent
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.messages import user
+from penstock.contract.options import Capabilities
+from penstock.contract.ports import Attempt, Provider, Target
+from penstock.pool.failover import FailoverPool, may_fail_over
+from tests.support.stub import FINISHED, HELLO, REPLY, StubProvider
+
+REQUEST = SamplingRequest(messages=(user("hi"),), max_tokens=9)
+GOING_ON: list[PenstockError] = [
+    AuthenticationFailed("no"),
+    ConfigurationError("no key"),
+    ContextLengthExceeded("too long"),
+    ModelNotFound("no such model"),
+    ProviderTimeout("silent"),
+    ProviderUnavailable("down"),
+    RateLimited("slow down"),
+    StreamInterrupted("cut"),
+    errors.MalformedResponse("what?"),
+    UnsupportedOption("no", options=["tools"], provider="p", model="m"),
+]
+STOPPING: list[PenstockError] = [InvalidRequest("bad"), ContentRejected("no")]
+
+
+def pool_of(*providers: StubProvider) -> tuple[FailoverPool, list[Target]]:
+    by_name: dict[str, Provider] = {provider.name: provider for provider in providers}
+    return FailoverPool(by_name.__getitem__), [Target(p.name, f"{p.name}-1") for p in providers]
+
+
+async def read_all(
+    pool: FailoverPool, ranked: Sequence[Target]
+) -> tuple[Attempt, list[ProviderEvent]]:
+    async with pool.open(ranked, REQUEST) as (attempt, stream):
+        return attempt, [event async for batch in stream for event in batch]
+
+
+@pytest.mark.parametrize("error", GOING_ON, ids=lambda error: type(error).__name__)
+async def test_an_error_of_one_target_goes_on_to_the_next(error: PenstockError) -> None:
+    assert may_fail_over(error)
+    first, second = StubProvider([error], name="a"), StubProvider(name="b")
+    pool, ranked = pool_of(first, second)
+    attempt, reply = await pool.generate(ranked, REQUEST)
+    assert (attempt, reply) == (Attempt(Target("b", "b-1"), 2), REPLY)
+    attempt, events = await read_all(pool, ranked)
+    assert attempt == Attempt(Target("b", "b-1"), 2)
+    assert events == [Chunk("Hel"), Chunk("lo"), FINISHED]
+    assert [provider.open_streams for provider in (first, second)] == [0, 0]
+
+
+@pytest.mark.parametrize("error", STOPPING, ids=lambda error: type(error).__name__)
+async def test_an_error_of_the_request_stops_at_once(error: PenstockError) -> None:
+    assert not may_fail_over(error)
+    first, second = StubProvider([error], name="a"), StubProvider(name="b")
+    pool, ranked = pool_of(first, second)
+    with pytest.raises(type(error)) as caught:
+        await pool.generate(ranked, REQUEST)
+    assert caught.value is error
+    assert (error.provider, error.model) == ("a", "a-1")
+    with pytest.raises(type(error)):
+        await read_all(pool, ranked)
+    assert second.requests == []
+
+
+async def test_when_every_target_fails_each_attempt_is_kept_in_order() -> None:
+    failures = [RateLimited("slow down", retry_after=3), ProviderTimeout("silent")]
+    pool, ranked = pool_of(
+        *(StubProvider([f], name=n) for f, n in zip(failures, "ab", strict=True))
+    )
+    for call in (pool.generate(ranked, REQUEST), read_all(pool, ranked)):
+        with pytest.raises(AllTargetsFailed) as caught:
+            await call
+        assert caught.value.attempts == tuple(failures)
+        assert caught.value.__cause__ is failures[-1]
+        assert caught.value.retryable
+        assert str(caught.value) == "all 2 targets failed: a/a-1: slow down; b/b-1: silent"
+    assert [error.provider for error in failures] == ["a", "b"]
+
+
+async def test_the_error_of_a_single_target_is_raised_as_it_is() -> None:
+    error = RateLimited("slow down", retry_after=3)
+    pool, ranked = pool_of(StubProvider([error], name="a"))
+    with pytest.raises(RateLimited) as caught:
+        await pool.generate(ranked, REQUEST)
+    assert caught.value is error
+
+
+async def test_an_error_that_is_no_part_of_the_tree_is_a_bug_and_not_routed_around() -> None:
+    first, second = StubProvider([ZeroDivisionError()], name="a"), StubProvider(name="b")
+    pool, ranked = pool_of(first, second)
+    with pytest.raises(ZeroDivisionError):
+        await pool.generate(ranked, REQUEST)
+    assert second.requests == []
+
+
+async def test_a_provider_that_cannot_be_built_counts_as_a_failed_target() -> None:
+    good = StubProvider(name="b")
+
+    def provide(name: str) -> Provider:
+        if name == "a":
+            raise ConfigurationError("no key")
+        return good
+
+    attempt, _ = await FailoverPool(provide).generate([Target("a", "x"), Target("b", "y")], REQUEST)
+    assert attempt == Attempt(Target("b", "y"), 2)
+
+
+async def test_each_target_gets_the_request_that_fits_it() -> None:
+    cold = StubProvider([RateLimited("slow down")], name="a", able=Capabilities(temperature=False))
+    warm = StubProvider(name="b")
+    pool, ranked = pool_of(cold, warm)
+    asked = SamplingRequest(
+        messages=(user("hi"),), max_tokens=9, temperature=1.0, ignore_invalid_options=True
+    )
+    attempt, _ = await pool.generate(ranked, asked)
+    assert [request.temperature for _, request in cold.requests + warm.requests] == [None, 1.0]
+    assert attempt.dropped_options == ()
+    attempt, _ = await FailoverPool(
+        lambda _: StubProvider(able=Capabilities(temperature=False))
+    ).generate(ranked, asked)
+    assert attempt == Attempt(ranked[0], 1, ("temperature",))
+
+
+async def test_a_target_that_cannot_take_an_option_is_passed_over() -> None:
+    unable = StubProvider(name="a", able=Capabilities(temperature=False))
+    able = StubProvider(name="b")
+    pool, ranked = pool_of(unable, able)
+    asked = SamplingRequest(messages=(user("hi"),), max_tokens=9, temperature=1.0)
+    attempt, _ = await pool.generate(ranked, asked)
+    assert attempt.target.provider == "b"
+    assert unable.requests == []
+
+
+async def test_a_stream_that_ends_before_it_begins_is_a_failure() -> None:
+    pool, ranked = pool_of(StubProvider([], name="a"))
+    with pytest.raises(StreamInterrupted, match="before it began"):
+        await read_all(pool, ranked)
+
+
+async def test_empty_batches_are_no_beginning() -> None:
+    first = StubProvider([[], RateLimited("slow down")], name="a")
+    pool, ranked = pool_of(first, StubProvider([[], *HELLO], name="b"))
+    attempt, events = await read_all(pool, ranked)
+    assert attempt.number == 2
+    assert events[0] == Chunk("Hel")
+
+
+async def test_a_failure_after_the_first_event_is_not_routed_around() -> None:
+    broken = StubProvider([[Chunk("Hel")], StreamInterrupted("cut")], name="a")
+    spare = StubProvider(name="b")
+    pool, ranked = pool_of(broken, spare)
+    with pytest.raises(StreamInterrupted):
+        await read_all(pool, ranked)
+    assert spare.requests == []
+    assert broken.open_streams == 0
+
+
+@pytest.mark.parametrize("read", [0, 1, 2])
+async def test_leaving_the_context_closes_the_upstream_however_far_it_was_read(read: int) -> None:
+    provider = StubProvider(name="a")
+    pool, ranked = pool_of(provider)
+    async with pool.open(ranked, REQUEST) as (_, stream):
+        for _ in range(read):
+            await anext(stream)
+        assert provider.open_streams == 1
+    assert provider.open_streams == 0
+
+
+async def test_an_error_inside_the_context_closes_the_upstream() -> None:
+    provider = StubProvider(name="a")
+    pool, ranked = pool_of(provider)
+    with pytest.raises(ZeroDivisionError):
+        async with pool.open(ranked, REQUEST):
+            raise ZeroDivisionError
+    assert provider.open_streams == 0
+
+
+async def test_the_stream_may_be_closed_by_its_reader_too() -> None:
+    provider = StubProvider(name="a")
+    pool, ranked = pool_of(provider)
+    async with pool.open(ranked, REQUEST) as (_, stream), aclosing(stream):
+        await anext(stream)
+    assert provider.open_streams == 0
