@@ -1,0 +1,214 @@
+"""The checks of `penstock doctor`; none of them costs money."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Literal
+
+import msgspec
+
+from penstock._version import __version__
+from penstock.cli.catalogue import ProviderRow, list_providers
+from penstock.cli.terminal import count
+from penstock.config.load import find, load
+from penstock.config.settings import Config, ProviderConfig, home
+from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.ports import Target
+from penstock.gateway import Engine, ProviderHealth
+from penstock.providers.embedded import install, weights
+from penstock.providers.registry import KINDS, unknown_kind
+from penstock.routing.targets import parse_target
+
+ANSWER_LIMIT_S = 60.0
+"""How long the embedded model may take to load and to say one token."""
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a check found, and what to do about it."""
+
+    status: Literal["ok", "warning", "problem"]
+    check: str
+    says: str
+    do: str = ""
+
+
+async def examine(config_file: str | None) -> list[Finding]:
+    """Everything, in the order in which it is worth putting right."""
+    findings = [_python(), _home()]
+    config: Config | None = None
+    try:
+        config = load(config_file)
+    except ConfigurationError as error:
+        findings.append(
+            _problem("configuration", str(error), "correct the file, and run this again")
+        )
+    else:
+        source = config_file or find() or "no file: the embedded model"
+        what = f"{count(len(config.providers), 'provider')}, {count(len(config.models), 'model')}"
+        findings.append(Finding("ok", "configuration", f"{source} ({what})"))
+    async with Engine(config or Config.embedded()) as engine:
+        if config is not None:
+            findings += await _configured(engine)
+        findings += [finding async for finding in _embedded(engine)]
+    return findings
+
+
+def _python() -> Finding:
+    return Finding(
+        "ok", "python", f"{platform.python_version()} at {sys.executable}, penstock {__version__}"
+    )
+
+
+def _home() -> Finding:
+    folder = home()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    remedy = "make it writable, or set PENSTOCK_HOME to a folder that is"
+    if not existing.is_dir():
+        return _problem("home", f"{existing} is not a folder", remedy)
+    try:
+        if existing == folder:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        elif not os.access(existing, os.W_OK | os.X_OK):
+            raise PermissionError
+    except OSError:
+        return _problem("home", f"{folder} cannot be written to", remedy)
+    return Finding(
+        "ok", "home", str(folder) + ("" if existing == folder else " (made when needed)")
+    )
+
+
+async def _configured(engine: Engine) -> list[Finding]:
+    config = engine.config
+    implied = {
+        target.provider: ProviderConfig()
+        for model in config.models.values()
+        for target in map(parse_target, model.targets)
+        if target.provider in KINDS and target.provider not in config.providers
+    }
+    rows = list_providers(config.model_copy(update={"providers": {**config.providers, **implied}}))
+    asked = [row.name for row in rows if row.kind in KINDS and not row.key_missing]
+    health = {found.provider: found for found in await engine.provider_health(asked)}
+    # The embedded model has a check of its own, which goes deeper.
+    findings = [_provider(row, health.get(row.name)) for row in rows if row.kind != "embedded"]
+    return [*findings, *_models(config, {row.name: row for row in rows}, health)]
+
+
+def _provider(row: ProviderRow, health: ProviderHealth | None) -> Finding:
+    check = f"provider {row.name}"
+    if row.kind not in KINDS:
+        return _problem(check, unknown_kind(row.kind), "correct its kind")
+    if row.key_missing:
+        variables = " or ".join(row.key_variables)
+        return _problem(check, f"{variables} is not set", f"export {row.key_variables[0]}=...")
+    if health is None or health.status == "down":
+        return _problem(
+            check, (health and health.error) or "does not answer", "check its url, key and network"
+        )
+    return Finding(
+        "ok", check, f"up at {row.address}, {health.latency_ms} ms, {len(health.models)} models"
+    )
+
+
+def _models(
+    config: Config, rows: dict[str, ProviderRow], health: dict[str, ProviderHealth]
+) -> Iterator[Finding]:
+    if not config.models:
+        yield Finding("warning", "models", "there are none", "add [models.default] with targets")
+    for name, model in config.models.items():
+        found = [
+            problem
+            for target in map(parse_target, model.targets)
+            if (problem := _target(f"model {name}", target, config, rows, health)) is not None
+        ]
+        yield from found or [Finding("ok", f"model {name}", ", ".join(model.targets))]
+
+
+def _target(
+    check: str,
+    target: Target,
+    config: Config,
+    rows: dict[str, ProviderRow],
+    health: dict[str, ProviderHealth],
+) -> Finding | None:
+    if target.provider not in rows:
+        known = {*KINDS, *config.providers}
+        return _problem(check, unknown_kind(target.provider, known), "correct the target")
+    kind = rows[target.provider].kind
+    if kind == "embedded":
+        return _embedded_target(check, target, config)
+    answer = health.get(target.provider)
+    offered = [model.id for model in answer.models] if answer else []
+    if not offered or kind == "fake" or target.model in offered:
+        return None
+    near = difflib.get_close_matches(target.model, offered, 1)
+    hint = f"did you mean {near[0]}?" if near else f"penstock models --provider {target.provider}"
+    return Finding("warning", check, f"{target.provider} does not list {target.model}", hint)
+
+
+def _embedded_target(check: str, target: Target, config: Config) -> Finding | None:
+    settings = config.providers.get(target.provider, ProviderConfig())
+    try:
+        weights.find(target.model, settings.model_path)
+    except PenstockError as error:
+        if not install.missing():
+            return _problem(check, str(error), "correct the target")
+    return None
+
+
+async def _embedded(engine: Engine) -> AsyncIterator[Finding]:
+    config = engine.config
+    names = [
+        name for name, provider in config.providers.items() if (provider.kind or name) == "embedded"
+    ]
+    targets = [
+        parse_target(target).provider
+        for model in config.models.values()
+        for target in model.targets
+    ]
+    if missing := install.missing():
+        used = "embedded" in targets or any(name in targets for name in names)
+        yield Finding(
+            "problem" if used else "warning",
+            "embedded model",
+            f"not installed: {', '.join(missing)} missing",
+            f"run: {install.REMEDY}",
+        )
+        return
+    for name in names or ["embedded"]:
+        yield await _answers(engine, name)
+    yield await _embeds(engine, (names or ["embedded"])[0])
+
+
+async def _answers(engine: Engine, name: str) -> Finding:
+    check = f"model {name}/default"
+    started = time.perf_counter()
+    try:
+        result = await engine.create_message(
+            "Hi", model=f"{name}/{weights.DEFAULT}", max_tokens=1, timeout=ANSWER_LIMIT_S
+        )
+    except PenstockError as error:
+        return _problem(check, str(error), f"run: {install.REMEDY}")
+    seconds = time.perf_counter() - started
+    return Finding("ok", check, f"{result.model} loads and answers, {seconds:.1f} s")
+
+
+async def _embeds(engine: Engine, name: str) -> Finding:
+    try:
+        result = await engine.embed(
+            ["Hi"], model=f"{name}/{weights.DEFAULT}", timeout=ANSWER_LIMIT_S
+        )
+    except PenstockError as error:
+        return _problem("embeddings", str(error), f"run: {install.REMEDY}")
+    dimensions = result.metadata.embedding_dims
+    return Finding("ok", "embeddings", f"{result.model} gives {dimensions} dimensions")
+
+
+def _problem(check: str, says: str, do: str) -> Finding:
+    return Finding("problem", check, says, do)

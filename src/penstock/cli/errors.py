@@ -1,0 +1,76 @@
+"""What people see when something goes wrong: one line that names the remedy, and an exit code.
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | it failed while it ran: a provider, the network, an internal error |
+| 2 | the command line, the configuration or the request is wrong: the same call will fail again |
+| 130 | Ctrl-C |
+
+The line goes to stderr, also with `--json`: then stdout stays empty.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from penstock.cli.terminal import visible
+from penstock.contract.errors import (
+    ConfigurationError,
+    InvalidRequest,
+    ModelNotFound,
+    PenstockError,
+    Problem,
+)
+
+FAILED = 1
+WRONG = 2
+INTERRUPTED = 130
+
+_CALLERS_FAULT = (ConfigurationError, InvalidRequest, ModelNotFound)
+
+
+def report(error: Exception) -> int:
+    """Print the one line for this error; returns the exit code that belongs to it."""
+    if os.environ.get("PENSTOCK_DEBUG"):
+        traceback.print_exception(error)
+    if isinstance(error, PenstockError):
+        say_error(str(error))
+        return WRONG if isinstance(error, _CALLERS_FAULT) else FAILED
+    if isinstance(error, typer.TyperException):
+        say_error(_usage(error))
+        return WRONG
+    if isinstance(error, typer.Abort):
+        return FAILED
+    _say(
+        f"penstock: internal error: {type(error).__name__}: {error}; "
+        "set PENSTOCK_DEBUG=1 to see the traceback"
+    )
+    return FAILED
+
+
+def say_error(message: str) -> None:
+    """`penstock: error: ...` on one line of stderr."""
+    _say(f"penstock: error: {message}")
+
+
+def wrong(option: str, message: str) -> InvalidRequest:
+    """The error for a bad argument of the command line."""
+    return InvalidRequest.of([Problem(option, message)])
+
+
+def _say(message: str) -> None:
+    # A provider's own words may hold line breaks, and worse.
+    print(visible(" ".join(message.split())), file=sys.stderr, flush=True)
+
+
+def _usage(error: typer.TyperException) -> str:
+    message = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    context: typer.Context | None = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "penstock"
+    return f"{message} (see: {where} --help)"

@@ -1,0 +1,54 @@
+"""`penstock init`: a configuration to start from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """\b
+Examples:
+  penstock init
+  penstock init ~/.penstock
+  penstock init - | less
+"""
+
+
+def init(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="A file, a folder, or - to print it.", show_default="penstock.toml"
+        ),
+    ] = "penstock.toml",
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace a file that is already there.")
+    ] = False,
+) -> None:
+    """Write a penstock.toml that explains every setting."""
+    from pathlib import Path
+
+    from penstock.cli import terminal
+    from penstock.config.load import FILE_NAME
+    from penstock.config.template import template
+    from penstock.contract.errors import ConfigurationError
+
+    if path == "-":
+        print(template(), end="")
+        return
+    target = Path(path).expanduser()
+    if target.is_dir():
+        target /= FILE_NAME
+    try:
+        with target.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(template())
+    except FileExistsError as error:
+        raise ConfigurationError(
+            f"{target} is already there; --force replaces it, or give another path"
+        ) from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write {target}: {error.strerror}; give another path"
+        ) from error
+    print(f"wrote {target}")
+    terminal.note("Every setting is explained in it. Check it with: penstock doctor")

@@ -1,0 +1,55 @@
+"""`penstock serve`: the gateway."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli import options
+
+EXAMPLES = """\b
+Examples:
+  penstock serve
+  penstock serve --config penstock.toml --port 9000
+  curl http://127.0.0.1:8400/v1/models
+"""
+
+
+def serve(
+    *,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Address to listen on.",
+            show_default="the configuration's, or 127.0.0.1",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            "-p",
+            min=0,
+            max=65535,
+            metavar="N",
+            help="Port to listen on; 0 takes a free one.",
+            show_default="the configuration's, or 8400",
+        ),
+    ] = None,
+    config: options.ConfigFile = None,
+) -> None:
+    """Serve the models over HTTP, in the dialect of OpenAI."""
+    from penstock.config.load import find, load
+    from penstock.server.serve import serve as serve_forever
+
+    loaded = load(config)
+    found = config or find()
+    serve_forever(
+        loaded,
+        host=host or loaded.server.host,
+        port=loaded.server.port if port is None else port,
+        source=str(found) if found else "no file: the embedded model",
+    )

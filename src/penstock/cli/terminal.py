@@ -1,0 +1,115 @@
+"""What goes to the terminal: tables and colours for people, plain text for pipes.
+
+Rich is imported only where people look on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in ("\n", "\t")}
+
+Cell = str | tuple[str, str]
+"""A text, or a text and the style that it has in a terminal."""
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person looks at, or types into, this stream."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def visible(text: str) -> str:
+    """The text without control characters, which could make a terminal lie."""
+    return text.translate(_CONTROLS)
+
+
+def print_json(document: object) -> None:
+    """One JSON document: a single line for pipes, indented for people."""
+    data = msgspec.json.encode(document)
+    if is_terminal(sys.stdout):
+        data = msgspec.json.format(data, indent=2)
+    print(data.decode())
+
+
+def note(message: str) -> None:
+    """A remark beside the output, for people only."""
+    if is_terminal(sys.stderr):
+        console(stderr=True).print(
+            visible(message), style="dim", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+def say(message: str) -> None:
+    """A remark beside the output, for people and logs."""
+    if is_terminal(sys.stderr):
+        note(message)
+    else:
+        print(visible(message), file=sys.stderr, flush=True)
+
+
+def waiting(message: str) -> contextlib.AbstractContextManager[Any]:
+    """A spinner on stderr while a person waits; nothing when nobody looks."""
+    if not is_terminal(sys.stderr):
+        return contextlib.nullcontext()
+    return console(stderr=True).status(f"[dim]{message}", spinner_style="dim")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Rich's console; it knows about NO_COLOR, dumb terminals and widths."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Columns with a heading; never cut off when the output is piped."""
+    if is_terminal(sys.stdout):
+        _print_rich(columns, rows)
+        return
+    texts = [tuple(_text(cell) for cell in row) for row in rows]
+    lines = [tuple(column.upper() for column in columns), *texts]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        print("  ".join(padded).rstrip())
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Names and values, one pair a line."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name.ljust(width)}  {visible(value)}")
+
+
+def count(number: int, what: str) -> str:
+    """`no problems`, `1 problem`, `2 problems`."""
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+
+
+def _print_rich(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_text(cell), _style(cell)) for cell in row))
+    console().print(table)
+
+
+def _text(cell: Cell) -> str:
+    return " ".join(visible(cell if isinstance(cell, str) else cell[0]).split("\n"))
+
+
+def _style(cell: Cell) -> str:
+    return "" if isinstance(cell, str) else cell[1]

