@@ -1,0 +1,167 @@
+"""The ASGI application: from the server to a door, and every failure back in that door's words.
+
+It is raw ASGI without a framework, because a request may cost the gateway some 35 microseconds and
+a framework's routing alone takes more. A handler is a coroutine function of the engine and the
+exchange, and a door is a table of routes: `application` in `serve.py` puts them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from penstock.contract.errors import PenstockError
+from penstock.gateway import Engine
+from penstock.server.errors import (
+    OPENAI_ERRORS,
+    ErrorShape,
+    Failure,
+    HttpProblem,
+    failure_of,
+    headers_of,
+)
+from penstock.server.exchange import ClientGone, Exchange, Receive, Scope, Send
+from penstock.server.guard import LocalGuard
+
+logger = logging.getLogger("penstock.server")
+
+_SHUTTING_DOWN = Failure(
+    503, "the gateway is shutting down", "server_error", "shutting_down", retryable=True
+)
+
+Handler: TypeAlias = Callable[[Engine, Exchange], Awaitable[None]]
+
+
+class Route(NamedTuple):
+    """Who answers, and in which words its failures are told."""
+
+    handler: Handler
+    errors: ErrorShape = OPENAI_ERRORS
+
+
+Routes: TypeAlias = Mapping[tuple[str, str], Route]
+"""By method and path; a path that ends in `/*` takes everything below it."""
+
+
+class App:
+    """One gateway: an engine with its doors."""
+
+    def __init__(
+        self,
+        open_engine: Callable[[], Engine],
+        routes: Routes,
+        *,
+        max_request_bytes: int,
+        guard: LocalGuard | None = None,
+    ) -> None:
+        """The engine is opened when the server starts, on the server's event loop."""
+        self._open_engine = open_engine
+        self._engine: Engine | None = None
+        self._limit = max_request_bytes
+        self._guard = guard
+        heads = {
+            ("HEAD", path): route for (method, path), route in routes.items() if method == "GET"
+        }
+        every = {**heads, **routes}
+        self._routes = {key: route for key, route in every.items() if not key[1].endswith("/*")}
+        self._below = {
+            (method, path[:-1]): route
+            for (method, path), route in every.items()
+            if path.endswith("/*")
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The entry point of ASGI 3."""
+        if scope["type"] == "http":
+            await self._serve(Exchange(scope, receive, send, self._limit))
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            engine = self._engine = self._open_engine()
+        except PenstockError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await engine.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, exchange: Exchange) -> None:
+        route = self._routes.get((exchange.method, exchange.path))
+        errors = OPENAI_ERRORS if route is None else route.errors
+        try:
+            if self._guard is not None:
+                self._guard.check(exchange.headers)
+            if route is None:
+                route = self._find(exchange.method, exchange.path)
+                errors = route.errors
+            if self._engine is None:
+                raise HttpProblem(Failure(503, "the gateway is starting", code="starting"))
+            await route.handler(self._engine, exchange)
+        except asyncio.CancelledError:
+            # Either the client has gone, or the server has no more time for it.
+            _forget_cancellation()
+            if not exchange.gone:
+                await _tell(exchange, errors, _SHUTTING_DOWN, _new_request_id())
+        except ClientGone:
+            pass
+        except Exception as error:  # noqa: BLE001 - nothing may reach the client but a door's words
+            await _fail(exchange, errors, error)
+        finally:
+            exchange.close()
+
+    def _find(self, method: str, path: str) -> Route:
+        """The route of a path that is not in the table as it is; raises a 404 or a 405."""
+        for (known, prefix), route in self._below.items():
+            if known == method and path.startswith(prefix):
+                return route
+        allowed = {known for known, exact in self._routes if exact == path}
+        allowed |= {known for known, prefix in self._below if path.startswith(prefix)}
+        if not allowed:
+            raise HttpProblem(Failure(404, f"there is nothing at {path}", code="not_found"))
+        allow = ", ".join(sorted(allowed))
+        raise HttpProblem(
+            Failure(
+                405,
+                f"{path} takes {allow}, not {method}",
+                code="method_not_allowed",
+                headers=((b"allow", allow.encode()),),
+            )
+        )
+
+
+def _forget_cancellation() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+
+
+def _new_request_id() -> str:
+    return f"req_{secrets.token_hex(12)}"
+
+
+async def _fail(exchange: Exchange, errors: ErrorShape, error: Exception) -> None:
+    known = error.request_id if isinstance(error, PenstockError) else None
+    request_id = known or _new_request_id()
+    failure = failure_of(error)
+    if failure.status == 500:
+        logger.error("request %s failed", request_id, exc_info=error)
+    await _tell(exchange, errors, failure, request_id)
+
+
+async def _tell(exchange: Exchange, errors: ErrorShape, failure: Failure, request_id: str) -> None:
+    if exchange.ended:
+        return
+    if exchange.started:
+        await exchange.end(errors.event(failure))
+        return
+    headers = [(b"x-request-id", request_id.encode()), *headers_of(failure)]
+    await exchange.reply(errors.body(failure), headers, status=failure.status)

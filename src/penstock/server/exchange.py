@@ -1,0 +1,199 @@
+"""One HTTP request and its answer, as a door sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from penstock.contract.exchange import Metadata
+from penstock.contract.ports import Attempt
+from penstock.server.errors import Failure, HttpProblem
+
+Scope: TypeAlias = dict[str, Any]
+Event: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+Header: TypeAlias = tuple[bytes, bytes]
+
+WATCH_AFTER_S = 0.05
+"""How long a request runs before somebody looks whether its client is still there: a watcher for
+each of many short requests would cost more than most of them."""
+_DRAIN_FACTOR = 4
+"""A body announced as at most this many times too long is read to its end and thrown away, so that
+its sender lives to read the answer; the connection of a longer one is closed."""
+
+_JSON: Header = (b"content-type", b"application/json")
+_STREAM: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class ClientGone(Exception):
+    """The client closed its connection before its request was whole."""
+
+
+class Exchange:
+    """Reads the request, writes the answer, and notices when the client goes away.
+
+    From the moment the body is read, a client that goes away cancels the task that serves it, and
+    with it whatever the engine does for it.
+    """
+
+    __slots__ = (
+        "_limit",
+        "_receive",
+        "_send",
+        "_task",
+        "_timer",
+        "_watcher",
+        "ended",
+        "gone",
+        "headers",
+        "method",
+        "path",
+        "started",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
+        """`limit` is the size of the largest body that is read."""
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.started = False
+        """Whether the answer has begun, so that a failure can only be told inside it."""
+        self.ended = False
+        """Whether the answer is complete, so that nothing more can be told."""
+        self.gone = False
+        """Whether the client has gone and the task was cancelled for it."""
+        self._receive = receive
+        self._send = send
+        self._limit = limit
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def body(self) -> bytes:
+        """The whole body; raises HttpProblem as soon as it is known to be too large."""
+        announced = self.headers.get(b"content-length")
+        if announced is not None and announced.isdigit() and int(announced) > self._limit:
+            raise self._too_large(drain=int(announced) <= _DRAIN_FACTOR * self._limit)
+        event = await self._next()
+        body: bytes = event.get("body", b"")
+        if event.get("more_body", False):
+            body = await self._rest(body)
+        elif len(body) > self._limit:
+            raise self._too_large(drain=True)
+        self._watch()
+        return body
+
+    async def reply(
+        self, body: bytes, headers: Iterable[Header] = (), *, status: int = 200
+    ) -> None:
+        """A whole JSON answer."""
+        self.started = self.ended = True
+        all_headers = [_JSON, (b"content-length", b"%d" % len(body)), *headers]
+        await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
+        await self._send(
+            {"type": "http.response.body", "body": b"" if self.method == "HEAD" else body}
+        )
+
+    async def begin_stream(self, headers: Iterable[Header] = ()) -> None:
+        """The head of an event stream."""
+        self.started = True
+        await self._send(
+            {"type": "http.response.start", "status": 200, "headers": [*_STREAM, *headers]}
+        )
+
+    async def write(self, data: bytes) -> None:
+        """Events; returns when the client has taken enough of what was written before."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """The last events, if any, and the end of the stream."""
+        self.ended = True
+        await self._send({"type": "http.response.body", "body": data})
+
+    def close(self) -> None:
+        """The answer is given; nobody needs to watch the client any longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    async def _next(self) -> Event:
+        event = await self._receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGone
+        return event
+
+    async def _rest(self, first: bytes) -> bytes:
+        pieces = [first]
+        size = len(first)
+        more = True
+        while more:
+            if size > self._limit:
+                raise self._too_large(drain=b"content-length" in self.headers)
+            event = await self._next()
+            pieces.append(event.get("body", b""))
+            size += len(pieces[-1])
+            more = event.get("more_body", False)
+        if size > self._limit:
+            raise self._too_large(drain=True)
+        return b"".join(pieces)
+
+    def _too_large(self, *, drain: bool) -> HttpProblem:
+        return HttpProblem(
+            Failure(
+                413,
+                f"the request is larger than {self._limit} bytes; send less, or raise "
+                "limits.max_request_bytes",
+                code="request_too_large",
+                headers=() if drain else ((b"connection", b"close"),),
+            )
+        )
+
+    def _watch(self) -> None:
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._begin_watching)
+
+    def _begin_watching(self) -> None:
+        self._timer = None
+        self._watcher = asyncio.get_running_loop().create_task(self._wait_for_disconnect())
+
+    async def _wait_for_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if self._task is not None:
+            self.gone = True
+            self._task.cancel()
+
+
+def facts(metadata: Metadata) -> list[Header]:
+    """The headers that tell who answered."""
+    return _facts(metadata.request_id, metadata.provider, metadata.model, metadata.attempts)
+
+
+def stream_facts(request_id: str, attempt: Attempt) -> list[Header]:
+    """The same of a stream, whose metadata comes only at its end."""
+    return _facts(request_id, attempt.target.provider, attempt.target.model, attempt.number)
+
+
+def _facts(request_id: str, provider: str, model: str, attempts: int) -> list[Header]:
+    return [
+        (b"x-request-id", request_id.encode()),
+        (b"x-penstock-provider", header_value(provider)),
+        (b"x-penstock-model", header_value(model)),
+        (b"x-penstock-attempts", b"%d" % attempts),
+    ]
+
+
+@lru_cache(maxsize=1024)
+def header_value(text: str) -> bytes:
+    """The text as a header may carry it; a name that a provider made up could hold anything."""
+    plain = text.isascii() and text.isprintable()
+    return (text if plain else quote(text, safe=" /:@+,;=")).encode()

@@ -1,0 +1,57 @@
+"""Keeps web pages away from a gateway that asks for no key.
+
+A page of any site can make a browser send requests to this machine's loopback address: straight
+away, or under a name of its own that it lets point there (DNS rebinding). The first kind carries an
+`Origin` that is not of this machine, the second a `Host` that is not. Programs send neither.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from penstock.server.errors import Failure, HttpProblem
+
+_REMEMBERED = 256
+
+
+class LocalGuard:
+    """Admits requests of programs and pages of this machine."""
+
+    def __init__(self) -> None:
+        """Remembers what it has seen, as it is asked for every request."""
+        self._known_hosts: set[bytes] = set()
+
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raise HttpProblem, a 403, when a browser may have been talked into this request."""
+        host = headers.get(b"host", b"")
+        if host not in self._known_hosts:
+            if host and not is_loopback(_host_name(b"//" + host)):
+                raise _refused("this gateway answers only to localhost, not to the name in `Host`")
+            if len(self._known_hosts) < _REMEMBERED:
+                self._known_hosts.add(host)
+        origin = headers.get(b"origin")
+        if origin is not None and not is_loopback(_host_name(origin)):
+            raise _refused("this gateway takes no requests from web pages of other sites")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address can only mean this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_name(url: bytes) -> str:
+    try:
+        return urlsplit(url.decode("latin-1")).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _refused(message: str) -> HttpProblem:
+    return HttpProblem(Failure(403, message, "permission_error", "not_local"))

@@ -1,0 +1,118 @@
+"""The OpenAI door: chat completions, embeddings, the list of models; and `/health` beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import msgspec
+
+from penstock._version import __version__
+from penstock.contract.errors import ConfigurationError, InvalidRequest
+from penstock.gateway import Engine
+from penstock.server import openai_chat_decode, openai_chat_encode, openai_embeddings
+from penstock.server.asgi import Route, Routes
+from penstock.server.exchange import Exchange, facts, stream_facts
+from penstock.server.openai_chat_decode import ChatCall
+from penstock.server.openai_chat_messages import in_callers_numbers
+
+UNKNOWN_MODEL_TOKENS = 4096
+"""What an answer may have when neither the caller nor the model's profile says."""
+KNOWN_MODEL_TOKENS = 16_384
+"""What an answer may have at most when only the model's profile says."""
+
+_HEALTH = msgspec.json.encode({"status": "ok", "version": __version__})
+_MODELS = "/v1/models"
+_STARTED = int(time.time())
+
+
+async def health(engine: Engine, exchange: Exchange) -> None:
+    """Whether the process is alive."""
+    await exchange.reply(_HEALTH)
+
+
+async def chat_completions(engine: Engine, exchange: Exchange) -> None:
+    """`POST /v1/chat/completions`."""
+    data = await exchange.body()
+    call = openai_chat_decode.decode(data, lambda model: room(engine, model))
+    try:
+        if call.stream:
+            await _stream(engine, exchange, call)
+        else:
+            result = await engine.create_message(call.request)
+            await exchange.reply(openai_chat_encode.encode(result), facts(result.metadata))
+    except InvalidRequest as error:
+        told = in_callers_numbers(error, call.request.messages)
+        if told is error:
+            raise
+        raise told from error
+
+
+async def _stream(engine: Engine, exchange: Exchange, call: ChatCall) -> None:
+    async with await engine.create_message_stream(call.request) as handle:
+        encoder = openai_chat_encode.ChunkEncoder(
+            handle.request_id,
+            handle.attempt.target.model,
+            include_usage=call.include_usage,
+        )
+        await exchange.begin_stream(stream_facts(handle.request_id, handle.attempt))
+        async with contextlib.aclosing(handle.batches()) as batches:
+            async for batch in batches:
+                data = encoder.encode(batch)
+                if encoder.ended:
+                    await exchange.end(data)
+                    break
+                await exchange.write(data)
+
+
+async def embeddings(engine: Engine, exchange: Exchange) -> None:
+    """`POST /v1/embeddings`."""
+    call = openai_embeddings.decode(await exchange.body())
+    request = call.request
+    result = await engine.embed(request.texts, model=request.model, dimensions=request.dimensions)
+    body = openai_embeddings.encode(result, as_base64=call.base64)
+    await exchange.reply(body, facts(result.metadata))
+
+
+async def models(engine: Engine, exchange: Exchange) -> None:
+    """`GET /v1/models`: what the configuration names, aliases first."""
+    data = [_model(name, "penstock") for name in engine.config.models]
+    targets = [target for model in engine.config.models.values() for target in model.targets]
+    data += [_model(target, target.partition("/")[0]) for target in dict.fromkeys(targets)]
+    await exchange.reply(msgspec.json.encode({"object": "list", "data": data}))
+
+
+async def model(engine: Engine, exchange: Exchange) -> None:
+    """`GET /v1/models/{name}`: any name that a request may use."""
+    name = exchange.path.removeprefix(f"{_MODELS}/")
+    target = engine.targets(name)[0]
+    owner = "penstock" if name in engine.config.models else target.provider
+    await exchange.reply(msgspec.json.encode(_model(name, owner)))
+
+
+def room(engine: Engine, model: str | None) -> int:
+    """How many tokens an answer may have when the caller does not say."""
+    target = engine.targets(model)[0]
+    try:
+        able = engine.provider(target.provider).capabilities(target.model)
+    except ConfigurationError:
+        # The next target may do; if none does, the call itself will tell.
+        return UNKNOWN_MODEL_TOKENS
+    tokens = UNKNOWN_MODEL_TOKENS
+    if able.max_output is not None:
+        tokens = min(able.max_output, KNOWN_MODEL_TOKENS)
+    return tokens if able.context_window is None else min(tokens, able.context_window // 2)
+
+
+def _model(name: str, owner: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": _STARTED, "owned_by": owner}
+
+
+ROUTES: Routes = {
+    ("GET", "/health"): Route(health),
+    ("POST", "/v1/chat/completions"): Route(chat_completions),
+    ("POST", "/v1/embeddings"): Route(embeddings),
+    ("GET", _MODELS): Route(models),
+    ("GET", f"{_MODELS}/*"): Route(model),
+}

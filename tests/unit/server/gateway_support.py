@@ -1,0 +1,103 @@
+"""A gateway on a real socket, in this process and on this test's event loop."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from penstock.gateway import Engine
+from penstock.server.serve import GatewayServer, application, listen
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Gateway:
+    """A gateway that answers, and a client to ask it."""
+
+    engine: Engine
+    server: GatewayServer
+    task: asyncio.Task[None]
+    host: str
+    port: int
+    client: httpx.AsyncClient
+
+    @property
+    def url(self) -> str:
+        """The address without a path."""
+        return f"http://{self.host}:{self.port}"
+
+    async def chat(self, *messages: Any, **fields: Any) -> httpx.Response:
+        """One chat completion; a plain text is a user's message."""
+        return await self.client.post(CHAT, json=chat_body(*messages, **fields))
+
+    async def stream(self, *messages: Any, **fields: Any) -> list[Any]:
+        """All events of a streamed chat completion, `[DONE]` as that text."""
+        response = await self.chat(*messages, stream=True, **fields)
+        assert response.status_code == 200, response.text
+        return read_events(response.text)
+
+    async def raw(self, data: bytes) -> bytes:
+        """Whatever comes back for these bytes until the server closes."""
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        try:
+            writer.write(data)
+            await writer.drain()
+            return await reader.read()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+def chat_body(*messages: Any, **fields: Any) -> dict[str, Any]:
+    """The body of a chat completion."""
+    conversation = [
+        {"role": "user", "content": message} if isinstance(message, str) else message
+        for message in messages or ("Hello there",)
+    ]
+    return {"messages": conversation, "max_tokens": 100, **fields}
+
+
+def read_events(text: str) -> list[Any]:
+    """The data of each event."""
+    frames = text.split("\n\n")
+    assert frames.pop() == "", "the stream does not end with a whole event"
+    assert all(frame.startswith("data: ") and "\n" not in frame for frame in frames)
+    return [
+        data if data == "[DONE]" else json.loads(data)
+        for data in (frame.removeprefix("data: ") for frame in frames)
+    ]
+
+
+def deltas(events: Sequence[Any]) -> list[dict[str, Any]]:
+    """What the chunks of the first choice hold."""
+    return [
+        event["choices"][0]["delta"]
+        for event in events
+        if event != "[DONE]" and event.get("choices")
+    ]
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(engine: Engine, *, host: str = "127.0.0.1") -> AsyncGenerator[Gateway]:
+    """Serve the engine until the end of the block; the engine is closed with it."""
+    listener = listen(host, 0)
+    started = asyncio.Event()
+    server = GatewayServer(application(lambda: engine, engine.config), on_start=started.set)
+    task = asyncio.create_task(server.serve([listener]))
+    port: int = listener.getsockname()[1]
+    await asyncio.wait_for(started.wait(), 5)
+    name = f"[{host}]" if ":" in host else host
+    async with httpx.AsyncClient(base_url=f"http://{name}:{port}", timeout=20) as client:
+        try:
+            yield Gateway(engine, server, task, host, port, client)
+        finally:
+            await client.aclose()
+            if not task.done():
+                server.stop()
+                server.stop()
+            await asyncio.wait_for(task, 15)
