@@ -1,0 +1,362 @@
+"""Writes the pages that are made from code, or checks that they are fresh.
+
+    python scripts/generate_docs.py            write them
+    python scripts/generate_docs.py --check    fail when one is stale
+
+| page | made from |
+|---|---|
+| docs/providers/matrix.md | tests/conformance: the behaviours and the subjects |
+| docs/configuration.md | penstock.config: the settings and the template |
+| docs/errors.md | penstock.contract.errors: the tree and its docstrings |
+| docs/cli.md | penstock.cli: the help of every command |
+| docs/contributing.md | CONTRIBUTING.md |
+
+In pages that people write, the table between `<!-- generated: NAME -->` and `<!-- end -->` is
+generated too; the names are the keys of `TABLES`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+import typer  # noqa: E402
+
+from penstock.cli.app import build  # noqa: E402
+from penstock.config import load  # noqa: E402
+from penstock.config.settings import Config  # noqa: E402
+from penstock.config.template import template  # noqa: E402
+from penstock.contract import errors  # noqa: E402
+from penstock.providers.registry import KINDS  # noqa: E402
+from tests.conformance.behaviours import SECTIONS  # noqa: E402
+from tests.conformance.subjects import SUBJECTS  # noqa: E402
+
+COMMAND = "python scripts/generate_docs.py"
+WIDTH = 100
+_REGION = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def _page(title: str, *parts: str, source: str) -> str:
+    note = f"<!-- Made by scripts/generate_docs.py from {source}; do not edit. -->"
+    return "\n\n".join((f"# {title}", note, *parts)) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _text(value: object) -> str:
+    return inspect.cleandoc(str(value))
+
+
+def _fence(language: str, text: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
+# The support matrix
+
+
+def matrix() -> str:
+    """Behaviours by providers, with the reason for each empty cell."""
+    reasons: dict[str, int] = {}
+
+    def cell(subject_number: int, behaviour: str) -> str:
+        absent = SUBJECTS[subject_number].not_applicable.get(behaviour)
+        if absent is None:
+            return "yes"
+        number = reasons.setdefault(absent.reason, len(reasons) + 1)
+        return f"{'refused' if absent.refuses else 'n/a'} ({number})"
+
+    head = ["", *(f"`{subject.name}`" for subject in SUBJECTS)]
+    sections = [
+        f"## {title}\n\n"
+        + _table(
+            head,
+            (
+                [behaviour.title, *(cell(column, behaviour.id) for column in range(len(SUBJECTS)))]
+                for behaviour in behaviours
+            ),
+        )
+        for title, behaviours in SECTIONS.items()
+    ]
+    why = "\n".join(f"{number}. {reason}" for reason, number in reasons.items())
+    return _page(
+        "Support matrix",
+        "Every cell is a test that runs through the public API: against a server on loopback that "
+        "speaks the provider's wire, or against the real model for `embedded`. **yes** means that "
+        "it passes, **refused** that the API has no such thing and `UnsupportedOption` says so "
+        "before anything is sent, **n/a** that there is nothing to test. The numbers lead to the "
+        "reasons at the end. Run one cell with",
+        _fence("console", "make test ARGS=\"-k 'tool-call and openai-chat'\""),
+        *sections,
+        f"## Reasons\n\n{why}",
+        source="tests/conformance",
+    )
+
+
+# The configuration
+
+
+_EXAMPLES: Mapping[str, str] = {
+    "providers": (
+        '[providers.local]\nkind = "openai-chat"\nurl = "http://127.0.0.1:8000/v1"\n'
+        'auth_token = "${LOCAL_KEY:-}"\nheaders = { "x-team" = "search" }'
+    ),
+    "models": '[models.assistant]\ntargets = ["local/qwen3", "embedded/smollm2"]',
+}
+
+
+def configuration() -> str:
+    """Every setting, with its type, default and meaning."""
+    schema = Config.model_json_schema()
+    sections = [
+        _section(name, prop, schema["$defs"]) for name, prop in schema["properties"].items()
+    ]
+    order = _text(load.find.__doc__).partition(";")[0]
+    return _page(
+        "Configuration",
+        "Penstock runs without any configuration, on the embedded model. Everything else stands in "
+        "one file, `penstock.toml`; `penstock init` writes one that explains itself, and `penstock "
+        "doctor` checks it.",
+        f"## Where it is found\n\nIn this order: {order}. `--config FILE` and "
+        "`penstock.open(path)` name one outright. Without any file the built-in defaults hold: the "
+        "provider `embedded`, and the model `default` on it.",
+        "## Environment variables in values\n\n`${NAME}` in any text stands for the environment "
+        "variable of that name, and `${NAME:-default}` for the default when it is not set. A "
+        "variable that is not set and has no default is an error that names the line. Keys that "
+        "stand in no file at all are read from each provider's own variable.",
+        "## Mistakes\n\nA key that does not exist, a value of the wrong type or out of bounds, and "
+        "a target that is no target are refused, all at once, each with its line.",
+        *sections,
+        "## The whole file\n\nWhat `penstock init` writes:",
+        _fence("toml", template()),
+        source="src/penstock/config",
+    )
+
+
+def _section(name: str, prop: dict[str, Any], definitions: Mapping[str, dict[str, Any]]) -> str:
+    named = "$ref" not in prop
+    tables: dict[str, Any] = prop.get("patternProperties") or {"": prop.get("additionalProperties")}
+    reference: str = next(iter(tables.values()))["$ref"] if named else prop["$ref"]
+    section = definitions[reference.rsplit("/", 1)[1]]
+    required: Sequence[str] = section.get("required", ())
+    rows = (
+        [f"`{key}`", _type(field), _default(key, field, required), field.get("description", "")]
+        for key, field in section["properties"].items()
+    )
+    heading = f"`[{name}.NAME]`" if named else f"`[{name}]`"
+    return "\n\n".join(
+        (
+            f"## {heading}",
+            _text(section["description"]),
+            _table(("setting", "type", "default", "meaning"), rows),
+            _fence("toml", _EXAMPLES.get(name) or _example(name, section)),
+        )
+    )
+
+
+def _example(name: str, section: dict[str, Any]) -> str:
+    defaults = {key: field.get("default") for key, field in section["properties"].items()}
+    given = [f"{key} = {json.dumps(value)}" for key, value in defaults.items() if value is not None]
+    return "\n".join((f"[{name}]", *given))
+
+
+def _default(key: str, field: dict[str, Any], required: Sequence[str]) -> str:
+    if key in required:
+        return "required"
+    value = field.get("default")
+    return f"`{json.dumps(value)}`" if value is not None else ""
+
+
+_WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true, false"}
+_BOUNDS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "minItems": "at least {}",
+    "pattern": "like `{}`",
+}
+
+
+def _type(field: dict[str, Any]) -> str:
+    choices: list[dict[str, Any]] = field.get("anyOf", [field])
+    kinds = [_one_type(choice) for choice in choices if choice.get("type") != "null"]
+    return " or ".join(kinds).replace("|", r"\|")
+
+
+def _one_type(field: dict[str, Any]) -> str:
+    if "const" in field or "enum" in field:
+        return ", ".join(
+            f"`{json.dumps(value)}`" for value in field.get("enum", [field.get("const")])
+        )
+    match field["type"]:
+        case "array":
+            word = f"list of {_type(field['items'])}"
+        case "object":
+            word = f"table of {_type(field['additionalProperties'])}"
+        case kind:
+            word = "secret text" if field.get("format") == "password" else _WORDS[kind]
+    bounds = [said.format(field[key]) for key, said in _BOUNDS.items() if key in field]
+    return ", ".join((word, *bounds))
+
+
+# The errors
+
+
+_CATCHING = """\
+import asyncio
+import penstock
+from penstock.testing import FakeProvider, engine_with
+
+
+async def main() -> None:
+    busy = FakeProvider([penstock.RateLimited("slow down", retry_after=2)])
+    async with engine_with(busy) as engine:
+        try:
+            await engine.create_message("Hi", max_tokens=9)
+        except penstock.RateLimited as error:
+            print(error.provider, error.retryable, error.retry_after)
+        except penstock.PenstockError as error:
+            print("anything else:", error)
+
+
+asyncio.run(main())
+"""
+
+
+def error_page() -> str:
+    """The tree, and each class of it."""
+    intro, tree, rest = _text(errors.__doc__).split("```")
+    classes = [
+        each
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, errors.PenstockError)
+    ]
+    rows = (
+        [
+            f"`{each.__name__}`",
+            "yes" if each.default_retryable else "no",
+            ", ".join(f"`{name}`" for name in _own_fields(each)),
+            _text(each.__doc__).replace("\n", " "),
+        ]
+        for each in classes
+    )
+    return _page(
+        "Errors",
+        intro.strip(),
+        _fence("text", tree.strip("\n")),
+        rest.strip(),
+        "A stream that fails before its first event raises; one that fails later ends with an "
+        "`Error` event that holds the same error. Never both.",
+        _fence("python", _CATCHING),
+        _fence("text", "fake True 2"),
+        "## Each of them\n\n`retryable` is what holds unless the provider says otherwise.",
+        _table(("error", "retryable", "also carries", "meaning"), rows),
+        source="src/penstock/contract/errors.py",
+    )
+
+
+def _own_fields(kind: type[errors.PenstockError]) -> list[str]:
+    common = inspect.signature(errors.PenstockError).parameters
+    return [name for name in inspect.signature(kind).parameters if name not in common]
+
+
+# The command line
+
+
+def command_line() -> str:
+    """The help of every command."""
+    group: Any = typer.main.get_command(build(rich=False))
+    sections = _commands(group, "penstock", None)
+    return _page("Command line", *sections, source="src/penstock/cli")
+
+
+def _commands(command: Any, name: str, parent: Any) -> Iterator[str]:
+    context: Any = typer.Context(
+        command,
+        parent=parent,
+        info_name=name,
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        **command.context_settings,
+    )
+    heading = "###" if parent else "##"
+    path = context.command_path
+    yield f"{heading} `{path}`\n\n{_fence('text', command.get_help(context))}"
+    for each, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, each, context)
+
+
+# Tables in pages that people write
+
+
+def kinds() -> str:
+    """A row for each provider kind."""
+    rows = (
+        [
+            f"`{kind.name}`",
+            kind.title,
+            f"`{kind.url}`" if kind.url else "in this process",
+            " or ".join(f"`{variable}`" for variable in kind.key_variables) or "none",
+        ]
+        for kind in KINDS.values()
+    )
+    return _table(("kind", "what it is", "address", "key"), rows)
+
+
+def contributing() -> str:
+    """CONTRIBUTING.md, which must stand at the top of the repository to be found there."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    title, _, rest = text.removeprefix("# ").partition("\n\n")
+    return _page(title, rest.rstrip("\n"), source="CONTRIBUTING.md")
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/contributing.md": contributing,
+    "docs/providers/matrix.md": matrix,
+    "docs/configuration.md": configuration,
+    "docs/errors.md": error_page,
+    "docs/cli.md": command_line,
+}
+TABLES: Mapping[str, Callable[[], str]] = {"kinds": kinds}
+
+
+def generated(root: Path) -> Iterator[tuple[Path, str]]:
+    """Every page that has something generated in it, with the text that it should have."""
+    for name, make in PAGES.items():
+        yield root / name, make()
+    for path in sorted((root / "docs").rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if path.relative_to(root).as_posix() not in PAGES and _REGION.search(text):
+            yield (
+                path,
+                _REGION.sub(lambda found: found[1] + TABLES[found[2]]() + "\n" + found[3], text),
+            )
+
+
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+    checking = "--check" in arguments
+    stale = 0
+    for path, text in generated(root):
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale += 1
+        print(path.relative_to(root), f"is stale; run: {COMMAND}" if checking else "written")
+        if not checking:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return 1 if stale and checking else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""One table of behaviours that every provider runs; start at `behaviours.py`."""

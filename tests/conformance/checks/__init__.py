@@ -1,0 +1,1 @@
+"""The checks behind the manifest, a module for each section."""

@@ -1,0 +1,200 @@
+"""The providers under test: a row each, with the reasons for what its API does not have."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import penstock
+from penstock import Config
+from penstock.config.settings import PoolConfig, ProviderConfig
+from tests.conformance.behaviour import Behaviour
+from tests.conformance.case import Case
+from tests.support.wire.dialect import WireDialect
+from tests.support.wire.fake import FakeUpstream
+from tests.support.wire.openai_chat import OpenAIChat
+from tests.support.wire.scenario import MODEL_IDS
+from tests.support.wire.server import WireServer
+from tests.support.wire.upstream import Upstream
+
+KEY = "sk-conformance-0123456789abcdef"
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """Why a cell is empty: a fact about the API, never about our code."""
+
+    reason: str
+    refuses: tuple[str, ...] = ()
+    """What `UnsupportedOption` then names; empty where there is nothing to refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One column of the matrix."""
+
+    name: str
+    upstream: Callable[[], AbstractAsyncContextManager[Upstream | None]]
+    """Starts the other side; None is a real model, which cannot be scripted."""
+    settings: Callable[[Upstream | None], ProviderConfig]
+    """The provider's table in the configuration."""
+    live: bool = False
+    model: str = "test-model"
+    models: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Another model for single behaviours, by their id."""
+    embedding_model: str = "test-embedding"
+    model_ids: tuple[str, ...] = MODEL_IDS
+    unsupported: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options that the model of `unsupported-refused` and `unsupported-dropped` does not take."""
+    not_applicable: Mapping[str, NotApplicable] = field(default_factory=dict[str, NotApplicable])
+
+    @contextlib.asynccontextmanager
+    async def open(self, behaviour: Behaviour) -> AsyncGenerator[Case, None]:
+        """An engine on this provider, through the configuration and the public API."""
+        async with self.upstream() as upstream:
+            config = Config(
+                providers={self.name: self.settings(upstream)},
+                pool=PoolConfig.model_validate(behaviour.pool),
+            )
+            async with penstock.open(config) as engine:
+                if isinstance(upstream, FakeUpstream):
+                    engine.use(upstream)
+                yield Case(
+                    provider=self.name,
+                    model=self.models.get(behaviour.id, self.model),
+                    embedding_model=self.embedding_model,
+                    engine=engine,
+                    scripted=upstream,
+                    key=KEY,
+                    unsupported=self.unsupported,
+                    model_ids=self.model_ids,
+                )
+
+
+def wire_subject(
+    name: str,
+    dialect: WireDialect,
+    *,
+    models: Mapping[str, str],
+    unsupported: Mapping[str, Any],
+    not_applicable: Mapping[str, NotApplicable] | None = None,
+) -> Subject:
+    """A provider reached over HTTP; its name is also the kind in the configuration."""
+
+    def settings(upstream: Upstream | None) -> ProviderConfig:
+        assert isinstance(upstream, WireServer)
+        return ProviderConfig.model_validate(
+            {
+                "kind": name,
+                "url": upstream.url,
+                "auth_token": KEY,
+                "headers": {"x-team": "conformance"},
+            }
+        )
+
+    return Subject(
+        name=name,
+        upstream=lambda: WireServer(dialect),
+        settings=settings,
+        models=models,
+        unsupported=unsupported,
+        not_applicable=not_applicable or {},
+    )
+
+
+def _absent(reason: str, *behaviours: str) -> dict[str, NotApplicable]:
+    return dict.fromkeys(behaviours, NotApplicable(reason))
+
+
+OPENAI_CHAT = wire_subject(
+    "openai-chat",
+    OpenAIChat(),
+    models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gpt-6-luna"),
+    unsupported={"temperature": 0.5},
+)
+
+FAKE = Subject(
+    name="fake",
+    upstream=lambda: contextlib.nullcontext(FakeUpstream()),
+    settings=lambda _: ProviderConfig(),
+    model="echo",
+    embedding_model="echo",
+    model_ids=("echo", "words-60"),
+    not_applicable={
+        **_absent(
+            "It runs in this process: there is no wire to be cut, compressed or garbled.",
+            *("stream-split", "reuse", "reuse-cancelled", "malformed-event", "cut", "reset"),
+            *("cut-unread", "reset-unread"),
+            *("no-terminal", "html-error", "html-page", "wrong-type", "not-json", "gzip"),
+            *("timeout-headers", "timeout-first-token", "timeout-idle", "error-in-200"),
+            *("unreachable", "health-down", "headers", "no-close", "too-large", "redirect"),
+            "timeout-pings",
+        ),
+        **_absent("It wants no key.", "authentication"),
+        **_absent("It counts every answer itself.", "usage-absent"),
+        **_absent(
+            "It takes every option, so that any request can be tested.",
+            "unsupported-refused",
+            "unsupported-dropped",
+        ),
+        **_absent("It takes any number of texts at once.", "embedding-split"),
+    },
+)
+
+EMBEDDED = Subject(
+    name="embedded",
+    upstream=lambda: contextlib.nullcontext(None),
+    settings=lambda _: ProviderConfig(),
+    live=True,
+    model="smollm2",
+    embedding_model="wordllama",
+    model_ids=("smollm2", "wordllama"),
+    unsupported={"reasoning_level": "high"},
+    not_applicable={
+        **_absent(
+            "The model runs in this process: there is no wire, no proxy and no server.",
+            *("stream-split", "reuse", "reuse-cancelled", "malformed-event", "cut", "reset"),
+            *("cut-unread", "reset-unread"),
+            *("truncated", "truncated-start", "no-terminal", "html-error", "html-page"),
+            *("wrong-type", "not-json", "gzip", "timeout-headers", "timeout-first-token"),
+            *("timeout-idle", "error-in-200", "error-in-stream", "error-at-start"),
+            *("error-server", "error-overloaded", "unreachable", "health-down", "headers"),
+            *("no-close", "too-large", "redirect", "timeout-pings"),
+        ),
+        **_absent(
+            "There is no account: no key, no credit, no limits.",
+            *("authentication", "error-rate-limit", "error-retry-after", "error-quota"),
+            *("error-authentication", "error-permission"),
+        ),
+        **_absent(
+            "There is no content filter, and the model has no field for a refusal.",
+            *("error-content-filter", "refusal", "filtered"),
+        ),
+        **_absent("llama.cpp counts every answer.", "usage-absent"),
+        **_absent("A megabyte of text does not fit the model's window of 8192 tokens.", "large"),
+        **_absent(
+            "The model computes in a thread of its own, and an answer ends with its window.",
+            "back-pressure",
+        ),
+        **_absent("The bundled model does not think aloud.", "usage-reasoning", "reasoning-text"),
+        "reasoning-level": NotApplicable(
+            "The bundled model has no levels of thinking.", refuses=("reasoning_level",)
+        ),
+        "image-bytes": NotApplicable("The bundled model reads text only.", refuses=("images",)),
+        "image-url": NotApplicable("The bundled model reads text only.", refuses=("images",)),
+        "audio": NotApplicable("The bundled model reads text only.", refuses=("audio",)),
+        **_absent(
+            "A call is one JSON object under a grammar: one call, no text, known when whole.",
+            *("tool-call-text", "tool-arguments", "parallel-tools"),
+        ),
+        "parallel-switch": NotApplicable(
+            "An answer holds one call at most.", refuses=("parallel_tools",)
+        ),
+        **_absent("It takes any number of texts at once.", "embedding-split"),
+    },
+)
+
+SUBJECTS: tuple[Subject, ...] = (OPENAI_CHAT, FAKE, EMBEDDED)

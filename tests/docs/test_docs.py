@@ -1,0 +1,137 @@
+"""Runs what the documentation shows; CONTRIBUTING.md describes the marks."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.config.load import parse
+from tests.docs.blocks import ROOT, Block, all_blocks, blocks_of, matches
+from tests.support.services import running, scratch_folder
+
+SHELL = ("bash", "console", "sh", "shell")
+LIMIT_S = 50
+PORT = "8400"
+BLOCKS = all_blocks()
+# A block runs in a process of its own, which may talk to this machine only, like every test.
+RUNNER = """
+import runpy, sys
+from tests.support.network import install_network_guard
+install_network_guard()
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def _chosen(*languages: str, marks: Sequence[str] | None = None) -> list[Block]:
+    return [
+        block
+        for block in BLOCKS
+        if block.language in languages and (marks is None or block.mark in marks)
+    ]
+
+
+def _name(block: Block) -> str:
+    return block.name
+
+
+def _environment() -> dict[str, str]:
+    scripts = str(Path(sys.executable).parent)
+    paths = (str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", ""))
+    return {
+        **os.environ,
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+
+
+def _run(command: Sequence[str], folder: Path, expected: str | None) -> str:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert expected is None or matches(expected, done.stdout), done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", _chosen("python"), ids=_name)
+def test_python_blocks_run(block: Block, tmp_path: Path) -> None:
+    if block.mark == "skip":
+        compile(block.code, block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return
+    file = tmp_path / "block.py"
+    file.write_text(block.code, encoding="utf-8")
+    _run([sys.executable, "-c", RUNNER, str(file)], tmp_path, block.expected)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Generator[int]:
+    """A gateway on the embedded model."""
+
+    def command(port: int) -> list[str]:
+        python = ["env", f"PYTHONPATH={ROOT / 'src'}", sys.executable]
+        return [*python, "-m", "penstock.cli", "serve", "--port", str(port)]
+
+    def ready(port: int) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    with scratch_folder("docs") as folder, running(command, ready, folder=folder) as port:
+        yield port
+
+
+@pytest.mark.parametrize("block", _chosen(*SHELL, marks=("shell", "curl")), ids=_name)
+def test_marked_shell_blocks_run(
+    block: Block, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    code = block.code
+    if block.mark == "curl":
+        port: int = request.getfixturevalue("gateway")
+        code = code.replace(f":{PORT}", f":{port}")
+        code = code.replace("curl ", "curl --silent --show-error --fail-with-body ")
+    assert _run(["bash", "-euo", "pipefail", "-c", code], tmp_path, block.expected)
+
+
+@pytest.mark.parametrize("block", _chosen("toml"), ids=_name)
+def test_toml_blocks_are_configurations(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in re.findall(r"\$\{(\w+)\}", block.code):
+        monkeypatch.setenv(name, "something")
+    parse(block.code, block.name)
+
+
+def test_marks_are_known_and_skipping_has_a_reason() -> None:
+    for block in BLOCKS:
+        assert block.mark in ("", "skip", "shell", "curl"), block.name
+        assert block.mark != "skip" or len(block.reason) > 3, block.name
+
+
+def test_a_page_is_read_with_its_marks_and_its_output(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- test: skip needs a key -->\n```python\n1\n```\n\n```text\nout\n```\n"
+        "\n<!-- test: shell -->\n\n```console\nls\n```\nwords\n```text\nfree\n```\n"
+    )
+    first, _, second, _ = blocks_of(page, tmp_path)
+    assert (first.line, first.mark, first.reason) == (2, "skip", "needs a key")
+    assert first.expected == "out\n"
+    assert (second.language, second.mark, second.expected) == ("console", "shell", None)
+
+
+def test_dots_in_expected_output_stand_for_anything() -> None:
+    assert matches("a...c\n", "a\nb\n c")
+    assert matches("a (b)", "a (b)\n")
+    assert not matches("a", "a b")
