@@ -61,8 +61,13 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
     try:
         config = Config.model_validate(filled)
     except ValidationError as error:
+        found = error.errors()
+        # Of a list whose items are wrong, pydantic also says that it is too short without them.
+        within = {item["loc"][:-1] for item in found}
         problems = [
-            _explain(text, item["loc"], item["msg"], item["type"]) for item in error.errors()
+            _explain(text, item["loc"], item["msg"], item["type"])
+            for item in found
+            if item["loc"] not in within
         ]
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
     return _with_default_model(config)

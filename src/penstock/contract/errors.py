@@ -7,7 +7,7 @@ PenstockError
 │   └── ContextLengthExceeded  the prompt does not fit the model's window
 ├── AuthenticationFailed       the provider refused the credentials
 ├── ModelNotFound              no such model, alias or provider
-├── RateLimited                too many requests; `retry_after` in seconds when the provider said so
+├── RateLimited                too many requests, or an empty account
 ├── ContentRejected            a filter or a refusal stopped the answer
 ├── ProviderUnavailable        the provider could not be reached, or failed on its side
 │   ├── ProviderTimeout        it stayed silent for longer than allowed
@@ -23,7 +23,8 @@ PenstockError
 ```
 
 Each error carries `provider`, `model`, `status` (the provider's HTTP status), `retryable` (the same
-call may succeed later on the same target) and `request_id`; `__cause__` holds the lower error.
+call may succeed later on the same target), `retry_after` (the pause in seconds that the provider
+asks for, if it does) and `request_id`; `__cause__` holds the lower-level error.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class PenstockError(Exception):
         model: str | None = None,
         status: int | None = None,
         retryable: bool | None = None,
+        retry_after: float | None = None,
         request_id: str | None = None,
     ) -> None:
         """Say what happened and, where known, to whom."""
@@ -67,6 +69,7 @@ class PenstockError(Exception):
         self.model = model
         self.status = status
         self.retryable = self.default_retryable if retryable is None else retryable
+        self.retry_after = retry_after
         self.request_id = request_id
 
     def located(
@@ -140,25 +143,9 @@ class ModelNotFound(PenstockError):
 
 
 class RateLimited(PenstockError):
-    """Too many requests; `retry_after` is in seconds when the provider named a time."""
+    """Too many requests, or an empty account, which is not retryable."""
 
     default_retryable = True
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: float | None = None,
-        provider: str | None = None,
-        model: str | None = None,
-        status: int | None = None,
-        retryable: bool | None = None,
-    ) -> None:
-        """Keep the provider's own wish for a pause."""
-        super().__init__(
-            message, provider=provider, model=model, status=status, retryable=retryable
-        )
-        self.retry_after = retry_after
 
 
 class ContentRejected(PenstockError):

@@ -87,4 +87,6 @@ def _read(source: str | Path | bytes) -> tuple[bytes, str]:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         # Somebody may have given a whole picture as text.
         shown = name if len(name) <= 200 else f"{name[:200]}..."
-        raise InvalidRequest.of([Problem("", f"cannot read {shown}: {reason}")]) from error
+        raise InvalidRequest.of(
+            [Problem("", f"cannot read {shown}: {reason}; check the path")]
+        ) from error

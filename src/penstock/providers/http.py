@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 
+_STALE_CONNECTIONS = 3
+"""How many closed connections of the pool a request may run into."""
 _DRAIN_S = 1.0
 """How long the end of a body may take after its last event before the connection is cut."""
 
@@ -107,13 +109,15 @@ class HttpTransport:
         proxy = self._proxy(url)
         try:
             async with asyncio.timeout(limit):
-                return await session.request(
-                    call.method,
-                    url,
-                    data=call.body,
-                    headers={**call.headers, **headers},
-                    allow_redirects=False,
-                    proxy=proxy,
+                return await _on_an_open_connection(
+                    lambda: session.request(
+                        call.method,
+                        url,
+                        data=call.body,
+                        headers={**call.headers, **headers},
+                        allow_redirects=False,
+                        proxy=proxy,
+                    )
                 )
         except aiohttp.ConnectionTimeoutError as error:
             raise ProviderTimeout(
@@ -177,6 +181,26 @@ class HttpTransport:
     ) -> None:
         """Close all connections."""
         await self.aclose()
+
+
+async def _on_an_open_connection(
+    send: Callable[[], Awaitable[aiohttp.ClientResponse]],
+) -> aiohttp.ClientResponse:
+    """Send again when a pooled connection turns out to be closed before the request is written.
+
+    Some servers close after a stream without saying so. The provider cannot have seen a request
+    whose writing failed for that reason, so it is not asked twice; any later failure is not
+    answered for here.
+    """
+    from aiohttp import ClientConnectionError, ClientConnectionResetError
+
+    for _ in range(_STALE_CONNECTIONS):
+        try:
+            return await send()
+        except ClientConnectionError as error:
+            if not isinstance(error.__cause__ or error, ClientConnectionResetError):
+                raise
+    return await send()
 
 
 def proxy_for(url: str) -> str | None:

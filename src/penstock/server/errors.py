@@ -214,6 +214,5 @@ def _param(error: PenstockError) -> str | None:
 def _pause(error: PenstockError) -> float | None:
     """The shortest pause after which one of the targets may answer."""
     attempts = error.attempts if isinstance(error, AllTargetsFailed) else (error,)
-    pauses = [item.retry_after for item in attempts if isinstance(item, RateLimited)]
-    known = [pause for pause in pauses if pause is not None]
-    return min(known) if known and len(pauses) == len(attempts) else None
+    known = [item.retry_after for item in attempts if item.retry_after is not None]
+    return min(known) if known and len(known) == len(attempts) else None

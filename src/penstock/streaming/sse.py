@@ -70,10 +70,28 @@ class SSEDecoder:
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Take the next read and return the events that it completes, in order."""
+        if _CR in data:
+            return self._feed_with_cr(data)
+        return self._feed(data)
+
+    def _feed_with_cr(self, data: bytes) -> list[ServerSentEvent]:
+        """Read what has CR LF line ends without rewriting them where whole events allow it."""
+        events = self._crlf_events(data)
+        if events is not None:
+            return events
+        start = data.find(b"\r\n\r\n") + 4
+        end = data.rfind(b"\r\n\r\n") + 4
+        if start >= end:
+            return self._feed(data)
+        # The ends belong to events that other reads have a part of; between them all are whole.
+        events = self._feed(data[:start])
+        between = data[start:end]
+        whole = self._crlf_events(between)
+        events += self._feed(between) if whole is None else whole
+        return events + self._feed(data[end:])
+
+    def _feed(self, data: bytes) -> list[ServerSentEvent]:
         if self._at_start or self._after_cr or _CR in data:
-            events = self._crlf_events(data)
-            if events is not None:
-                return events
             data = self._normalised(data)
         held = self._held
         end = data.rfind(b"\n\n")

@@ -70,6 +70,13 @@ async def test_a_stream_comes_with_the_same_metadata_and_its_first_token_time() 
     assert 0 <= metadata.first_token_ms <= metadata.latency_ms
 
 
+async def test_a_stream_knows_from_its_beginning_who_answers() -> None:
+    failing = StubProvider([RateLimited("slow down")], name="first")
+    stream = await pipeline(failing, StubProvider(name="second")).start(ask())
+    assert (str(stream.attempt.target), stream.attempt.number) == ("second/stub-model", 2)
+    await stream.aclose()
+
+
 async def test_every_request_has_an_id_of_its_own() -> None:
     line = pipeline(StubProvider())
     results = [await line.run(ask()) for _ in range(20)]

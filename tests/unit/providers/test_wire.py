@@ -391,9 +391,11 @@ def test_a_flood_of_pings_does_not_wash_the_time_limit_away(
             await read(provider_at(server, transport))
 
     # The server's loop fires its timers later than the plain one.
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        with pytest.raises(ProviderTimeout, match=r"no token came within 0\.2 s"):
-            runner.run(ask())
+    with (
+        asyncio.Runner(loop_factory=new_loop) as runner,
+        pytest.raises(ProviderTimeout, match=r"no token came within 0\.2 s"),
+    ):
+        runner.run(ask())
 
 
 async def test_a_ping_just_before_the_time_is_over_gains_none() -> None:

@@ -10,14 +10,15 @@ to people and never searched. The rows are tried from the top:
 | a code for an unknown model | ModelNotFound |
 | 408, 409, 5xx | ProviderUnavailable; 501 is not retryable, the server lacks the feature |
 | 402; a code for an empty account | RateLimited that is not retryable: waiting earns no money |
-| 429 | RateLimited, with the pause that the provider asks for |
+| 429 | RateLimited |
 | 401, 403 | AuthenticationFailed |
 | 404 | ModelNotFound |
 | any other 4xx | InvalidRequest |
 | any other status | MalformedResponse, not retryable: the url leads somewhere else |
 
-`x-should-retry: false` makes any of them not retryable. A 408 or 504 is ProviderUnavailable and not
-ProviderTimeout, because the provider did answer.
+Whatever is retryable carries the pause that the provider asks for. `x-should-retry: false` makes
+any of them not retryable. A 408 or 504 is ProviderUnavailable and not ProviderTimeout, because the
+provider did answer.
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ def _build(
     text = _describe(report, status, shown)
     error = _classify(report, status, headers, text)
     error.status = shown
+    if error.retryable:
+        error.retry_after = retry_after(headers, time.time())
     if headers.get("x-should-retry", "").strip().lower() == "false":
         error.retryable = False
     return error
@@ -153,7 +156,7 @@ def _classify(
     if status == 402 or any(map(_is_quota, names)):
         return RateLimited(text, retryable=False)
     if status == 429:
-        return RateLimited(text, retry_after=retry_after(headers, time.time()))
+        return RateLimited(text)
     if status in (401, 403):
         return AuthenticationFailed(text)
     if status == 404:

@@ -298,3 +298,10 @@ def test_any_value_inside_a_200_becomes_a_typed_error(value: Any) -> None:
 def test_deeply_nested_bodies_do_no_harm() -> None:
     assert type(mapped(400, b"[" * 100_000)) is InvalidRequest
     assert type(mapped(400, b'{"error":' * 100 + b"1" + b"}" * 100)) is InvalidRequest
+
+
+def test_whatever_is_retryable_carries_the_pause_that_was_asked_for() -> None:
+    unavailable = map_error(503, {"retry-after": "7"}, b"")
+    assert (unavailable.retryable, unavailable.retry_after) == (True, 7.0)
+    refused = map_error(401, {"retry-after": "7"}, b"")
+    assert (refused.retryable, refused.retry_after) == (False, None)
