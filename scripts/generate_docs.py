@@ -111,7 +111,7 @@ _EXAMPLES: Mapping[str, str] = {
         '[providers.local]\nkind = "openai-chat"\nurl = "http://127.0.0.1:8000/v1"\n'
         'auth_token = "${LOCAL_KEY:-}"\nheaders = { "x-team" = "search" }'
     ),
-    "models": '[models.assistant]\ntargets = ["local/qwen3", "embedded/smollm2"]',
+    "models": '[models.assistant]\ntargets = ["vllm/qwen3", "embedded/smollm2"]',
 }
 
 

@@ -25,7 +25,7 @@ from penstock.engine.validate import Limits
 from penstock.pool.failover import FailoverPool
 from penstock.providers.credentials import Secret
 from penstock.providers.http import HttpTransport, TransportSettings
-from penstock.providers.registry import KINDS, ProviderSettings, build
+from penstock.providers.registry import ProviderSettings, build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.streaming.handle import StreamHandle
 
@@ -68,7 +68,7 @@ class Engine:
                 name: tuple(parse_target(target) for target in model.targets)
                 for name, model in config.models.items()
             },
-            {*KINDS, *config.providers},
+            callable_names(config.providers),
             config.default_model,
         )
         self._pipeline = Pipeline(

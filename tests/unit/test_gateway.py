@@ -294,7 +294,7 @@ async def test_an_engine_is_opened_from_a_file_a_path_or_what_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "penstock.toml"
-    file.write_text('[models.default]\ntargets = ["fake/echo"]\n')
+    file.write_text('[providers.fake]\n[models.default]\ntargets = ["fake/echo"]\n')
     for given in (file, str(file)):
         async with penstock.open(given) as engine:
             assert (await engine.create_message("Hello", max_tokens=9)).text == "Hello"
@@ -306,7 +306,9 @@ async def test_an_engine_is_opened_from_a_file_a_path_or_what_is_found(
 
 @pytest.fixture
 def echoing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "penstock.toml").write_text('[models.default]\ntargets = ["fake/echo"]\n')
+    (tmp_path / "penstock.toml").write_text(
+        '[providers.fake]\n[models.default]\ntargets = ["fake/echo"]\n'
+    )
     monkeypatch.chdir(tmp_path)
 
 

@@ -133,9 +133,7 @@ async def _health(config: Config) -> list[ProviderHealth]:
 
 
 def _row(name: str, provider: ProviderConfig, configured: bool) -> ProviderRow:
-    kind = KINDS.get(provider.kind or name)
-    if kind is None:
-        return ProviderRow(name, provider.kind or name, configured, error="unknown kind")
+    kind = KINDS[provider.kind or name]
     # A server of one's own may want no key, and is never sent the one of the kind's owner.
     variables = kind.key_variables if provider.url in (None, kind.url) else ()
     key_from = _key_source(provider, variables)

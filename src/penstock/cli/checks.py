@@ -22,7 +22,7 @@ from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import Target
 from penstock.gateway import Engine, ProviderHealth
 from penstock.providers.embedded import install, weights
-from penstock.providers.registry import KINDS, unknown_kind
+from penstock.providers.registry import KINDS
 from penstock.routing.targets import parse_target
 
 ANSWER_LIMIT_S = 60.0
@@ -93,7 +93,7 @@ async def _configured(engine: Engine) -> list[Finding]:
         if target.provider in KINDS and target.provider not in config.providers
     }
     rows = list_providers(config.model_copy(update={"providers": {**config.providers, **implied}}))
-    asked = [row.name for row in rows if row.kind in KINDS and not row.key_missing]
+    asked = [row.name for row in rows if not row.key_missing]
     health = {found.provider: found for found in await engine.provider_health(asked)}
     # The embedded model has a check of its own, which goes deeper.
     findings = [_provider(row, health.get(row.name)) for row in rows if row.kind != "embedded"]
@@ -102,8 +102,6 @@ async def _configured(engine: Engine) -> list[Finding]:
 
 def _provider(row: ProviderRow, health: ProviderHealth | None) -> Finding:
     check = f"provider {row.name}"
-    if row.kind not in KINDS:
-        return _problem(check, unknown_kind(row.kind), "correct its kind")
     if row.key_missing:
         variables = " or ".join(row.key_variables)
         return _problem(check, f"{variables} is not set", f"export {row.key_variables[0]}=...")
@@ -137,9 +135,6 @@ def _target(
     rows: dict[str, ProviderRow],
     health: dict[str, ProviderHealth],
 ) -> Finding | None:
-    if target.provider not in rows:
-        known = {*KINDS, *config.providers}
-        return _problem(check, unknown_kind(target.provider, known), "correct the target")
     kind = rows[target.provider].kind
     if kind == "embedded":
         return _embedded_target(check, target, config)

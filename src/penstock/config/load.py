@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from penstock.config.lines import line_of
 from penstock.config.settings import Config, home
 from penstock.contract.errors import ConfigurationError
+from penstock.providers.registry import KINDS, callable_names, unknown_kind
 
 FILE_NAME = "penstock.toml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -70,7 +71,24 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
             if item["loc"] not in within
         ]
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
+    problems = [f"{_place(text, path)}: {said}" for path, said in _unknown_names(config)]
+    if problems:
+        raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems))
     return _with_default_model(config)
+
+
+def _unknown_names(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Kinds and targets that do not exist: a typo must not wait for its first request."""
+    for name, provider in config.providers.items():
+        kind = provider.kind or name
+        if kind not in KINDS:
+            path = ("providers", name, "kind") if provider.kind else ("providers", name)
+            yield path, unknown_kind(kind)
+    known = callable_names(config.providers)
+    for name, model in config.models.items():
+        for index, target in enumerate(model.targets):
+            if (provider := target.partition("/")[0]) not in known:
+                yield ("models", name, "targets", index), unknown_kind(provider, known)
 
 
 def _with_default_model(config: Config) -> Config:

@@ -114,10 +114,10 @@ class InvalidRequest(PenstockError):
         super().__init__(message, provider=provider, model=model, status=status)
         self.problems = tuple(problems)
 
-    @classmethod
-    def of(cls, problems: Sequence[Problem]) -> InvalidRequest:
+    @staticmethod
+    def of(problems: Sequence[Problem]) -> InvalidRequest:
         """One error out of everything that is wrong."""
-        return cls("; ".join(str(problem) for problem in problems), problems=problems)
+        return InvalidRequest("; ".join(str(problem) for problem in problems), problems=problems)
 
 
 class UnsupportedOption(InvalidRequest):

@@ -70,8 +70,9 @@ def _unsupported_options(request: SamplingRequest, able: Capabilities) -> tuple[
         ("tools", bool(request.tools) and not able.tools),
         (
             "tool_choice",
+            # Where there is no such switch, "none" means that no tool is offered.
             request.tool_choice is not None
-            and request.tool_choice.mode != "auto"
+            and request.tool_choice.mode not in ("auto", "none")
             and not able.tool_choice,
         ),
         ("parallel_tools", request.parallel_tools is not None and not able.parallel_tools_switch),

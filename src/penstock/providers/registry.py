@@ -40,6 +40,8 @@ class ProviderKind:
     url_variables: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """The settings that only this kind knows."""
+    unasked: bool = True
+    """Whether `kind/model` works without any configuration."""
 
 
 def _chat(
@@ -64,7 +66,12 @@ KINDS: Mapping[str, ProviderKind] = {
             local="embedded.provider:EmbeddedProvider",
             options=("model_path", "threads", "context"),
         ),
-        ProviderKind("fake", "scripted answers, for tests", local="fake.provider:FakeProvider"),
+        ProviderKind(
+            "fake",
+            "scripted answers, for tests",
+            local="fake.provider:FakeProvider",
+            unasked=False,
+        ),
         _chat(
             "openai-chat",
             "OpenAI Chat Completions, and every compatible server by its url",
@@ -93,6 +100,11 @@ KINDS: Mapping[str, ProviderKind] = {
         _chat("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY"),
     )
 }
+
+
+def callable_names(configured: Iterable[str]) -> set[str]:
+    """What a target may begin with: configured providers, and kinds that need no table."""
+    return {*configured, *(kind.name for kind in KINDS.values() if kind.unasked)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +196,8 @@ def _check_headers(key: Secret | None, settings: ProviderSettings) -> None:
 
 def unknown_kind(kind: str, known: Iterable[str] = KINDS) -> str:
     """The message for a provider that does not exist, with the nearest name that does."""
+    if kind in KINDS:
+        return f"provider {kind!r} needs a table of its own: [providers.{kind}]"
     names = sorted(known)
     near = difflib.get_close_matches(kind, names, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

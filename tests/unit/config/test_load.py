@@ -222,8 +222,10 @@ def test_no_error_shows_a_secret(text: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_no_configuration_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", SECRET)
-    config = parse("[providers.x]\nauth_token = '${KEY}'\nheaders = { authorization = '${KEY}' }")
-    assert SECRET not in f"{config} {config!r} {config.providers['x']!r}"
+    config = parse(
+        "[providers.vllm]\nauth_token = '${KEY}'\nheaders = { authorization = '${KEY}' }"
+    )
+    assert SECRET not in f"{config} {config!r} {config.providers['vllm']!r}"
 
 
 # Which file
@@ -338,3 +340,29 @@ def test_any_text_gives_a_configuration_or_a_configuration_error(text: str) -> N
         assert config.models or config.providers
         return
     assert refusal.startswith("penstock.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[providers.opanai-chat]\n", "line 1, providers.opanai-chat: there is no provider"),
+        (
+            '[providers.odd]\nkind = "opanai-chat"\n',
+            "line 2, providers.odd.kind: there is no provider 'opanai-chat'; "
+            "did you mean 'openai-chat'?",
+        ),
+        (
+            '[providers.slow]\nkind = "vllm"\n[models.m]\ntargets = ["slow/m", "slwo/m"]\n',
+            "line 4, models.m.targets[1]: there is no provider 'slwo'; did you mean 'slow'?",
+        ),
+        (
+            '[models.m]\ntargets = ["fake/echo"]\n',
+            "line 2, models.m.targets[0]: provider 'fake' needs a table of its own: "
+            "[providers.fake]",
+        ),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(text)
+    assert said in str(caught.value)

@@ -178,6 +178,15 @@ def test_a_part_that_is_none_is_refused() -> None:
     assert problems(request(user(wrong))) == ["messages[0].content[0]: dict is not a content part"]
 
 
+def test_whole_pictures_and_sounds_are_taken_wherever_they_may_stand() -> None:
+    picture = Image(data="aGk=", mime_type="image/png")
+    sound = Audio(data="aGk=", mime_type="audio/wav")
+    shown = user("What is this?", picture, Image(url="https://x/y.png"), sound)
+    answered = user(ToolResult("c1", (picture, sound)))
+    good = request(shown, assistant(CALL), answered)
+    assert validate(good, Limits()) is good
+
+
 def test_a_blank_assistant_turn_may_stand_in_a_history() -> None:
     assert validate(request(user("a"), assistant(""), user("b")), Limits())
 

@@ -176,6 +176,19 @@ async def test_connections_are_used_again(transport: HttpTransport) -> None:
     assert len(server.requests) == 8
 
 
+async def test_a_server_that_closes_without_saying_so_is_called_on_a_new_connection(
+    transport: HttpTransport,
+) -> None:
+    async def answer_once(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(whole())
+
+    async with RawServer(answer_once) as server:
+        for number in range(20):
+            await transport.request(server.url, WireCall("/", b"%d" % number), {})
+    assert [request.body for request in server.requests] == [b"%d" % n for n in range(20)]
+
+
 async def test_an_unfinished_body_costs_its_connection_at_once(transport: HttpTransport) -> None:
     gone = asyncio.Event()
 
