@@ -26,6 +26,7 @@ from penstock.providers.dialect import (
     ModelProfile,
     WireCall,
 )
+from penstock.providers.profiles import Catalogue
 from penstock.streaming.sse import ServerSentEvent
 
 UNSAYABLE = "unsayable"
@@ -103,12 +104,17 @@ PLAIN = Dialect(
     name="plain",
     framing="sse",
     encode=encode,
-    decode=decode,
-    stream_decoder=Decoder,
+    decode=lambda body, headers: decode(body),
+    stream_decoder=lambda headers: Decoder(),
     error=map_error,
-    models=ModelListDialect("/models", decode_models),
+    models=ModelListDialect(lambda url, options: WireCall("/models", method="GET"), decode_models),
     authorize=lambda key: {"x-key": key},
-    embeddings=EmbeddingDialect(encode_texts, decode_vectors, batch_limit=2),
+    catalogue=Catalogue(),
+    embeddings=EmbeddingDialect(
+        lambda model, texts, request, options: encode_texts(model, texts, request),
+        lambda body, model: decode_vectors(body),
+        lambda model: 2,
+    ),
 )
 
 

@@ -83,6 +83,9 @@ class StubProvider:
         assert self._vectors is not None
         return self._vectors(request)
 
+    async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
+        return None
+
     async def models(self) -> Sequence[ModelInfo]:
         if isinstance(self._models, Exception):
             raise self._models

@@ -60,11 +60,20 @@ class ProviderConfig(Section):
     context: int | None = Field(
         default=None, ge=256, description="`embedded` only: size of the context window in tokens."
     )
+    api_version: str | None = Field(
+        default=None, description="`anthropic` and `gemini` only: the version of the API."
+    )
+    region: str | None = Field(
+        default=None, description="`bedrock` only: the AWS region; default: AWS_REGION, us-east-1."
+    )
+    profile: str | None = Field(
+        default=None, description="`bedrock` only: the AWS profile; default: AWS_PROFILE."
+    )
 
     @property
     def options(self) -> dict[str, str | int]:
         """The settings that only some kinds know, as far as they are given."""
-        names = ("model_path", "threads", "context")
+        names = ("model_path", "threads", "context", "api_version", "region", "profile")
         given = {name: getattr(self, name) for name in names}
         return {name: value for name, value in given.items() if value is not None}
 

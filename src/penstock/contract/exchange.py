@@ -87,6 +87,9 @@ class Reply(msgspec.Struct, frozen=True):
     usage: Usage
     response_id: str | None = None
     response_status: str | None = None
+    dropped_options: tuple[str, ...] = ()
+    """What the provider would not take, and was asked again without."""
+    api_calls: int = 1
 
     @property
     def text(self) -> str:

@@ -65,6 +65,10 @@ class Provider(Protocol):
         """The models on offer; also the health check, for it costs no tokens."""
         ...
 
+    async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
+        """The provider's own count of the prompt's tokens; None when it offers none."""
+        ...
+
     async def aclose(self) -> None:
         """Give back connections, threads and memory."""
         ...

@@ -60,11 +60,11 @@ class Meter:
             latency_ms=self.elapsed_ms(),
             first_token_ms=None if first is None else round((first - self._started) * 1000),
             usage=reply.usage,
-            api_calls=attempt.number,
+            api_calls=attempt.number - 1 + reply.api_calls,
             attempts=attempt.number,
             response_id=reply.response_id,
             response_status=reply.response_status,
-            dropped_options=attempt.dropped_options,
+            dropped_options=attempt.dropped_options + reply.dropped_options,
         )
 
     async def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> T:

@@ -13,8 +13,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 from penstock.contract.errors import PenstockError
 from penstock.contract.events import ProviderEvent
 from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Vectors
-from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo
+from penstock.providers.credentials import Secret
+from penstock.providers.profiles import Catalogue, ModelProfile
 
 Framing: TypeAlias = Literal["sse", "ndjson", "eventstream"]
 
@@ -27,15 +28,6 @@ class WireCall:
     body: bytes | None = None
     method: Literal["GET", "POST"] = "POST"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True)
-class ModelProfile:
-    """The quirks of one model on one wire; every field is data that an encoder reads."""
-
-    capabilities: Capabilities = field(default_factory=Capabilities)
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Dialect-specific switches, such as `{"max_tokens_field": "max_completion_tokens"}`."""
 
 
 class StreamDecoder(Protocol):
@@ -56,37 +48,75 @@ class StreamDecoder(Protocol):
         ...
 
 
+Options: TypeAlias = Mapping[str, Any]
+"""Settings of one provider that only its dialect knows, such as `api_version`."""
+Signer: TypeAlias = Callable[[WireCall, str], Mapping[str, str]]
+"""`sign(call, url)`: the headers that let this one call through."""
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingDialect:
     """The embedding half of a dialect."""
 
-    encode: Callable[[str, Sequence[str], EmbeddingRequest], WireCall]
-    decode: Callable[[bytes], Vectors]
-    batch_limit: int = 2048
+    encode: Callable[[str, Sequence[str], EmbeddingRequest, Options], WireCall]
+    """`encode(model, texts, request, options)`."""
+    decode: Callable[[bytes, str], Vectors]
+    """`decode(body, model)`."""
+    batch_limit: Callable[[str], int] = lambda model: 2048
+    """How many texts one call of this model takes."""
+    fallback: EmbeddingDialect | None = None
+    """What to speak to servers that answer 404 to the first way."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelListDialect:
     """How a provider lists its models, which is also its health check."""
 
-    path: str
+    call: Callable[[str, Options], WireCall]
+    """`call(base url, options)`; a path that begins with `http` is an address of its own."""
     decode: Callable[[bytes], list[ModelInfo]]
 
 
 @dataclass(frozen=True, slots=True)
+class CountDialect:
+    """How a provider counts the tokens of a request without answering it."""
+
+    encode: Callable[[str, SamplingRequest, ModelProfile], WireCall]
+    decode: Callable[[bytes], int]
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
-    """A wire format: how requests are written, and how answers and errors are read."""
+    """A wire format: how requests are written, and how answers and errors are read.
+
+    Headers that are read have lower-case names. Provider options reach the functions as part of the
+    profile's options.
+    """
 
     name: str
     framing: Framing
     encode: Callable[[str, SamplingRequest, ModelProfile, bool], WireCall]
     """`encode(model, request, profile, stream)`."""
-    decode: Callable[[bytes], Reply]
-    """The body of a successful answer; raises a PenstockError for an error inside a 200."""
-    stream_decoder: Callable[[], StreamDecoder]
+    decode: Callable[[bytes, Mapping[str, str]], Reply]
+    """`decode(body, headers)` of a 200; raises a PenstockError for an error inside it."""
+    stream_decoder: Callable[[Mapping[str, str]], StreamDecoder]
+    """`stream_decoder(headers)`."""
     error: Callable[[int, Mapping[str, str], bytes], PenstockError]
-    """`error(status, lower-case headers, body)`."""
+    """`error(status, headers, body)`."""
     models: ModelListDialect
     authorize: Callable[[str], Mapping[str, str]]
     """The headers that carry a key."""
+    catalogue: Catalogue
+    """What its models are able to do."""
     embeddings: EmbeddingDialect | None = None
+    count: CountDialect | None = None
+    address: Callable[[Options], str] | None = None
+    """The base address where it depends on the options or on the form of a variable."""
+    signer: Callable[[Secret | None, Options], Signer] | None = None
+    """For wires on which every call is signed; it takes the place of `authorize`."""
+    resume: Callable[[SamplingRequest, Reply], SamplingRequest | None] | None = None
+    """The request that continues an answer which the provider has only paused."""
+    relax: Callable[[SamplingRequest, PenstockError], tuple[SamplingRequest, str] | None] | None = (
+        None
+    )
+    """After a refusal: the request without the option at fault, and that option's name."""

@@ -143,7 +143,8 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
         create = getattr(importlib.import_module(f"penstock.providers.{module}"), factory)
         return cast(Provider, create(name=settings.name, **settings.options))
     dialect = cast(Dialect, importlib.import_module(f"penstock.providers.{kind.dialect}").DIALECT)
-    url = settings.url or next(filter(None, map(os.environ.get, kind.url_variables)), kind.url)
+    address = dialect.address(settings.options) if dialect.address else kind.url
+    url = settings.url or next(filter(None, map(os.environ.get, kind.url_variables)), address)
     key = settings.auth_token
     # A server of one's own may want no key, and must never be sent the one of the kind's owner.
     if key is None and settings.url in (None, kind.url):
@@ -163,6 +164,7 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
         url=url,
         key=key,
         headers=settings.headers,
+        options=settings.options,
     )
 
 

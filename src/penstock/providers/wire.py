@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from penstock.contract.errors import (
     InvalidRequest,
     MalformedResponse,
     PenstockError,
-    Problem,
     ProviderTimeout,
     ProviderUnavailable,
     StreamInterrupted,
+    UnsupportedOption,
 )
 from penstock.contract.events import Finished, ProviderEvent
-from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Usage, Vectors
+from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Vectors
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
+from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import Dialect, StreamDecoder, WireCall
-from penstock.providers.http import HttpTransport
-from penstock.providers.profiles import profile_for
+from penstock.providers.dialect import Dialect, Options, StreamDecoder, WireCall
+from penstock.providers.http import HttpTransport, WireResponse
+from penstock.providers.profiles import ModelProfile
 from penstock.providers.response import StreamingResponse
+from penstock.providers.rounds import MAX_ROUNDS, finished, joined, without
 from penstock.streaming.eventstream import AWSEventStreamDecoder
 from penstock.streaming.ndjson import NDJSONDecoder
 from penstock.streaming.sse import SSEDecoder
@@ -62,17 +65,23 @@ class WireProvider:
         url: str,
         key: Secret | None = None,
         headers: Mapping[str, str] | None = None,
+        options: Options | None = None,
     ) -> None:
         """`url` is the base address that the dialect's paths are appended to."""
         self.name = name
         self.url = url.rstrip("/")
         self._dialect = dialect
         self._transport = transport
-        self._kind = kind
+        self._options = options or {}
+        # Callers make the names up, so the memory of them has a limit.
+        self._profile: Callable[[str], ModelProfile] = lru_cache(1024)(
+            partial(dialect.catalogue.profile, kind, options=self._options)
+        )
         self._framing, self._stream_type = _FRAMINGS[dialect.framing]
+        self._sign = dialect.signer(key, self._options) if dialect.signer else None
         self._headers = {
             "content-type": "application/json",
-            **(dialect.authorize(key.reveal()) if key else {}),
+            **(dialect.authorize(key.reveal()) if key and not self._sign else {}),
             **{name.lower(): value for name, value in (headers or {}).items()},
         }
 
@@ -82,76 +91,130 @@ class WireProvider:
 
     def capabilities(self, model: str) -> Capabilities:
         """What the profiles know of this model."""
-        return profile_for(self._dialect.name, self._kind, model).capabilities
+        return self._profile(model).capabilities
 
     async def generate(self, model: str, request: SamplingRequest) -> Reply:
-        """The whole answer at once."""
-        profile = profile_for(self._dialect.name, self._kind, model)
-        try:
-            body = await self._request(self._dialect.encode(model, request, profile, False))
-            return self._dialect.decode(body)
-        except PenstockError as error:
-            error.located(provider=self.name, model=model)
-            raise
+        """The whole answer at once, however often the provider pauses."""
+        profile = self._profile(model)
+        earlier: Reply | None = None
+        with self._located(model):
+            for _ in range(MAX_ROUNDS):
+                try:
+                    call = self._dialect.encode(model, request, profile, False)
+                    response = await self._request(call)
+                except InvalidRequest as error:
+                    request, earlier = self._relaxed(request, error, earlier)
+                    continue
+                reply = self._dialect.decode(response.body, response.headers)
+                earlier = joined(earlier, reply)
+                follow = self._dialect.resume and self._dialect.resume(request, reply)
+                if not follow:
+                    break
+                request = follow
+            return finished(earlier)
 
     async def stream(self, model: str, request: SamplingRequest) -> ProviderStream:
         """The answer while it is made, a batch of events a network read."""
-        profile = profile_for(self._dialect.name, self._kind, model)
-        headers = {**self._headers, "accept": self._stream_type, "accept-encoding": "identity"}
-        try:
-            call = self._dialect.encode(model, request, profile, True)
-            async with self._transport.open(self.url + call.path, call, headers) as response:
-                await self._check_stream(response)
-                async with contextlib.aclosing(self._events(response)) as batches:
-                    async for events in batches:
-                        yield events
-        except PenstockError as error:
-            error.located(provider=self.name, model=model)
-            raise
+        profile = self._profile(model)
+        earlier: Reply | None = None
+        with self._located(model):
+            for _ in range(MAX_ROUNDS):
+                follow: SamplingRequest | None = None
+                call = self._dialect.encode(model, request, profile, True)
+                try:
+                    async with (
+                        self._open(call) as response,
+                        contextlib.aclosing(self._events(response)) as batches,
+                    ):
+                        async for events in batches:
+                            if isinstance(last := events[-1], Finished):
+                                earlier = joined(earlier, last.reply)
+                                if self._dialect.resume:
+                                    follow = self._dialect.resume(request, last.reply)
+                                end = [] if follow else [Finished(earlier)]
+                                events = [*events[:-1], *end]  # noqa: PLW2901
+                            if events:
+                                yield events
+                except InvalidRequest as error:
+                    request, earlier = self._relaxed(request, error, earlier)
+                    continue
+                if follow is None:
+                    return
+                request = follow
+            yield [Finished(finished(earlier))]
 
     async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
         """All vectors, in as many calls as the wire's batch limit needs."""
         dialect = self._dialect.embeddings
         if dialect is None:
-            raise InvalidRequest.of(
-                [Problem("model", f"{self.name} offers no embeddings; choose another provider")]
+            raise UnsupportedOption(
+                f"{self.name} offers no embeddings; choose another provider",
+                options=["embeddings"],
+                provider=self.name,
+                model=model,
             )
-        vectors: list[tuple[float, ...]] = []
-        usage = Usage()
-        answered = model
-        try:
-            for start in range(0, len(request.texts), dialect.batch_limit):
-                texts = request.texts[start : start + dialect.batch_limit]
-                part = dialect.decode(await self._request(dialect.encode(model, texts, request)))
-                if len(part.vectors) != len(texts):
-                    raise MalformedResponse(
-                        f"{len(part.vectors)} vectors came back for {len(texts)} texts"
-                    )
-                vectors.extend(part.vectors)
-                usage += part.usage
-                answered = part.model or answered
-        except PenstockError as error:
-            error.located(provider=self.name, model=model)
-            raise
-        return Vectors(tuple(vectors), answered, usage)
+        with self._located(model):
+            return await embed_in_batches(dialect, model, request, self._options, self._embedding)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The provider's model list."""
         listing = self._dialect.models
-        try:
-            return listing.decode(await self._request(WireCall(listing.path, method="GET")))
-        except PenstockError as error:
-            error.located(provider=self.name)
-            raise
+        with self._located(None):
+            response = await self._request(listing.call(self.url, self._options))
+            return listing.decode(response.body)
+
+    async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
+        """The provider's own count of the prompt's tokens; None when it offers none."""
+        count = self._dialect.count
+        if count is None:
+            return None
+        with self._located(model):
+            response = await self._request(count.encode(model, request, self._profile(model)))
+            return count.decode(response.body)
 
     async def aclose(self) -> None:
         """The connections belong to the engine's transport; nothing else is open."""
 
-    async def _request(self, call: WireCall) -> bytes:
-        response = await self._transport.request(self.url + call.path, call, self._headers)
+    @contextlib.contextmanager
+    def _located(self, model: str | None) -> Generator[None]:
+        try:
+            yield
+        except PenstockError as error:
+            error.located(provider=self.name, model=model)
+            raise
+
+    def _relaxed(
+        self, request: SamplingRequest, error: InvalidRequest, earlier: Reply | None
+    ) -> tuple[SamplingRequest, Reply]:
+        relaxed = self._dialect.relax and self._dialect.relax(request, error)
+        if not relaxed:
+            raise error
+        request, option = relaxed
+        return request, without(option, earlier)
+
+    def _address(self, call: WireCall) -> str:
+        return call.path if call.path.startswith("http") else self.url + call.path
+
+    async def _request(self, call: WireCall) -> WireResponse:
+        url = self._address(call)
+        headers = {**self._headers, **self._sign(call, url)} if self._sign else self._headers
+        response = await self._transport.request(url, call, headers)
         if response.status != 200:
             raise self._dialect.error(response.status, response.headers, response.body)
-        return response.body
+        return response
+
+    async def _embedding(self, call: WireCall) -> bytes:
+        return (await self._request(call)).body
+
+    @contextlib.asynccontextmanager
+    async def _open(self, call: WireCall) -> AsyncGenerator[StreamingResponse]:
+        url = self._address(call)
+        headers = {**self._headers, "accept": self._stream_type, "accept-encoding": "identity"}
+        if self._sign:
+            headers |= self._sign(call, url)
+        async with self._transport.open(url, call, headers) as response:
+            await self._check_stream(response)
+            yield response
 
     async def _check_stream(self, response: StreamingResponse) -> None:
         timeout = self._transport.settings.idle_timeout_s
@@ -162,7 +225,7 @@ class WireProvider:
         if content_type.startswith(("application/json", "text/html")):
             # An error inside a 200, or a proxy's page: never a stream, whatever the status says.
             body = await response.body(timeout)
-            self._dialect.decode(body)
+            self._dialect.decode(body, response.headers)
             raise MalformedResponse(f"a stream was asked for, but {content_type} came back")
 
     async def _events(
@@ -171,7 +234,7 @@ class WireProvider:
         clock = asyncio.get_running_loop().time
         settings = self._transport.settings
         frames = self._framing()
-        decoder = self._dialect.stream_decoder()
+        decoder = self._dialect.stream_decoder(response.headers)
         started = False
         broken: ProviderUnavailable | None = None
         # Bytes without an event, such as pings, do not move the deadline: only progress does.

@@ -137,6 +137,10 @@ class EmbeddedProvider:
             names.insert(0, weights.find(weights.DEFAULT, self._model_path).name)
         return [ModelInfo(name, owned_by=self._name) for name in names]
 
+    async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
+        """None: llama.cpp counts only what it reads for an answer."""
+        return None
+
     async def aclose(self) -> None:
         """Let the models go; each leaves memory a minute after its last user.
 

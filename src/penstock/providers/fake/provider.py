@@ -95,6 +95,10 @@ class FakeProvider:
         """The two models that need no script."""
         return (ModelInfo("echo"), ModelInfo("words-60"))
 
+    async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
+        """Words, which are what this model counts as tokens."""
+        return _words(request)
+
     async def aclose(self) -> None:
         """There is nothing to close."""
 
@@ -150,12 +154,16 @@ def _pieces(step: FakeReply) -> Iterable[ProviderEvent]:
         yield ToolUseDelta(index, arguments=msgspec.json.encode(use.input).decode())
 
 
+def _words(request: SamplingRequest) -> int:
+    return sum(len(message.text.split()) for message in request.messages)
+
+
 def _reply(model: str, request: SamplingRequest, step: FakeReply) -> Reply:
     parts: list[Content] = [Reasoning(step.reasoning)] if step.reasoning else []
     parts += [Text(step.text)] if step.text else []
     parts += step.tool_uses
     usage = step.usage or Usage(
-        input_tokens=sum(len(message.text.split()) for message in request.messages),
+        input_tokens=_words(request),
         output_tokens=len(_WORD.findall(step.text)),
     )
     reason = step.stop_reason or ("toolUse" if step.tool_uses else "endTurn")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.providers.dialect import Dialect, EmbeddingDialect, ModelListDialect
-from penstock.providers.openai_chat import decode, embeddings, encode, errors, models
+from penstock.providers.dialect import Dialect, EmbeddingDialect, ModelListDialect, WireCall
+from penstock.providers.openai_chat import catalogue, decode, embeddings, encode, errors, models
 
 
 def authorize(key: str) -> Mapping[str, str]:
@@ -17,10 +17,15 @@ DIALECT = Dialect(
     name="openai-chat",
     framing="sse",
     encode=encode.encode,
-    decode=decode.decode,
-    stream_decoder=decode.ChatStreamDecoder,
+    decode=lambda body, headers: decode.decode(body),
+    stream_decoder=lambda headers: decode.ChatStreamDecoder(),
     error=errors.map_error,
-    models=ModelListDialect("/models", models.decode),
+    models=ModelListDialect(lambda url, options: WireCall("/models", method="GET"), models.decode),
     authorize=authorize,
-    embeddings=EmbeddingDialect(embeddings.encode, embeddings.decode, embeddings.BATCH_LIMIT),
+    catalogue=catalogue.CATALOGUE,
+    embeddings=EmbeddingDialect(
+        lambda model, texts, request, options: embeddings.encode(model, texts, request),
+        lambda body, model: embeddings.decode(body),
+        lambda model: embeddings.BATCH_LIMIT,
+    ),
 )

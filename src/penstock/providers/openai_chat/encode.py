@@ -34,7 +34,8 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
-from penstock.providers.dialect import ModelProfile, WireCall
+from penstock.providers.dialect import WireCall
+from penstock.providers.profiles import ModelProfile
 
 PATH = "/chat/completions"
 

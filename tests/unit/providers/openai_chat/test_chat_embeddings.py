@@ -10,6 +10,7 @@ import pytest
 from penstock.contract.errors import AuthenticationFailed, InvalidRequest, MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.ports import ModelInfo
+from penstock.providers.dialect import WireCall
 from penstock.providers.openai_chat import DIALECT
 from penstock.providers.openai_chat.embeddings import decode, encode
 from penstock.providers.openai_chat.models import decode as decode_models
@@ -110,7 +111,7 @@ def test_a_malformed_model_list(body: bytes) -> None:
 def test_the_dialect_is_put_together() -> None:
     assert (DIALECT.name, DIALECT.framing) == ("openai-chat", "sse")
     assert DIALECT.authorize("k") == {"authorization": "Bearer k"}
-    assert DIALECT.models.path == "/models"
+    assert DIALECT.models.call("http://x", {}) == WireCall("/models", method="GET")
     assert DIALECT.embeddings is not None
-    assert DIALECT.embeddings.batch_limit == 2048
-    assert DIALECT.stream_decoder() is not DIALECT.stream_decoder()
+    assert DIALECT.embeddings.batch_limit("m") == 2048
+    assert DIALECT.stream_decoder({}) is not DIALECT.stream_decoder({})

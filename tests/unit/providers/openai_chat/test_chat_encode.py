@@ -22,7 +22,7 @@ from penstock.contract.messages import (
     user,
 )
 from penstock.contract.options import Capabilities, OutputSchema, ToolChoice, ToolDefinition
-from penstock.providers.dialect import ModelProfile
+from penstock.providers.profiles import ModelProfile
 from penstock.providers.openai_chat.encode import encode
 
 HELLO = (user("Hello"),)

@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 
 from penstock.contract.options import Capabilities
-from penstock.providers.profiles import RULES, profile_for
+from penstock.providers.openai_chat.catalogue import CATALOGUE
+from penstock.providers.profiles import ModelProfile
 
 CHAT = "openai-chat"
+
+
+def profile_of(model: str, kind: str = CHAT) -> ModelProfile:
+    return CATALOGUE.profile(kind, model, {})
 
 
 @pytest.mark.parametrize(
@@ -26,7 +31,7 @@ CHAT = "openai-chat"
     ],
 )
 def test_the_field_for_max_tokens(model: str, field: str) -> None:
-    options = profile_for(CHAT, CHAT, model).options
+    options = profile_of(model).options
     assert options.get("max_tokens_field", "max_tokens") == field
 
 
@@ -51,12 +56,12 @@ def test_the_field_for_max_tokens(model: str, field: str) -> None:
     ],
 )
 def test_what_openais_own_models_take(model: str, expected: dict[str, Any]) -> None:
-    capabilities = profile_for(CHAT, CHAT, model).capabilities
+    capabilities = profile_of(model).capabilities
     assert {name: getattr(capabilities, name) for name in expected} == expected
 
 
 def test_an_unknown_model_may_do_everything() -> None:
-    profile = profile_for(CHAT, "vllm", "my-own-model")
+    profile = profile_of("my-own-model", "vllm")
     assert profile.capabilities == Capabilities(audio=True, embeddings=True)
     assert not profile.options
     assert profile.capabilities.context_window is None
@@ -72,22 +77,20 @@ def test_an_unknown_model_may_do_everything() -> None:
     ],
 )
 def test_a_provider_may_have_quirks_for_all_its_models(kind: str, options: dict[str, Any]) -> None:
-    assert dict(profile_for(CHAT, kind, "any").options) == options
+    assert dict(profile_of("any", kind).options) == options
 
 
-def test_another_dialect_is_untouched_by_these_rules() -> None:
-    profile = profile_for("no-such-dialect", "x", "gpt-6-luna")
-    assert profile.capabilities == Capabilities()
-    assert not profile.options
-
-
-def test_profiles_are_made_once_and_cannot_be_changed() -> None:
-    profile = profile_for(CHAT, CHAT, "gpt-6-luna")
-    assert profile_for(CHAT, CHAT, "gpt-6-luna") is profile
+def test_profiles_cannot_be_changed() -> None:
+    profile = profile_of("gpt-6-luna")
     with pytest.raises(TypeError):
         profile.options["max_tokens_field"] = "max_tokens"  # pyright: ignore[reportIndexIssue]
 
 
 def test_every_rule_names_real_capabilities() -> None:
     names = set(Capabilities.__struct_fields__)
-    assert all(set(rule.capabilities) <= names for rule in RULES)
+    assert all(set(rule.capabilities) <= names for rule in CATALOGUE.rules)
+
+
+def test_the_options_of_a_provider_win_over_the_rules() -> None:
+    profile = CATALOGUE.profile(CHAT, "gpt-6-luna", {"max_tokens_field": "mine", "more": 1})
+    assert dict(profile.options) == {"max_tokens_field": "mine", "more": 1}

@@ -1,0 +1,57 @@
+"""Embeddings of more texts than one call takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from penstock.contract.errors import MalformedResponse, ModelNotFound
+from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
+from penstock.providers.dialect import EmbeddingDialect, Options, WireCall
+
+_AT_ONCE = 8
+"""How many calls of one request run side by side."""
+
+
+async def embed_in_batches(
+    dialect: EmbeddingDialect,
+    model: str,
+    request: EmbeddingRequest,
+    options: Options,
+    send: Callable[[WireCall], Awaitable[bytes]],
+) -> Vectors:
+    """A vector a text, in the texts' order; the first failure ends the calls that still run."""
+
+    async def call(dialect: EmbeddingDialect, texts: Sequence[str]) -> Vectors:
+        async with gate:
+            body = await send(dialect.encode(model, texts, request, options))
+        part = dialect.decode(body, model)
+        if len(part.vectors) != len(texts):
+            raise MalformedResponse(f"{len(part.vectors)} vectors came back for {len(texts)} texts")
+        return part
+
+    async def every(dialect: EmbeddingDialect) -> list[Vectors]:
+        limit = dialect.batch_limit(model)
+        starts = range(0, len(request.texts), limit)
+        tasks = [
+            asyncio.ensure_future(call(dialect, request.texts[start : start + limit]))
+            for start in starts
+        ]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    gate = asyncio.Semaphore(_AT_ONCE)
+    try:
+        parts = await every(dialect)
+    except ModelNotFound:
+        if dialect.fallback is None:
+            raise
+        parts = await every(dialect.fallback)
+    usage = Usage()
+    for part in parts:
+        usage += part.usage
+    vectors = tuple(vector for part in parts for vector in part.vectors)
+    return Vectors(vectors, parts[0].model or model, usage)

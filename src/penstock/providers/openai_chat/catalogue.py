@@ -1,0 +1,42 @@
+"""What single models and services do differently on this wire, as data."""
+
+from __future__ import annotations
+
+from penstock.contract.options import Capabilities
+from penstock.providers.profiles import Catalogue, Rule
+
+_O_SERIES = ("o1", "o1-*", "o3", "o3-*", "o4-mini", "o4-mini-*")
+_GPT_5 = ("gpt-5", "gpt-5-*")
+_OPENAI_BEFORE_REASONING = ("gpt-3.5*", "gpt-4*", "chatgpt-*")
+_OPENAI_REASONING = (*_O_SERIES, "gpt-5*", "gpt-6*")
+
+_RULES: tuple[Rule, ...] = (
+    # OpenAI's own models.
+    Rule(
+        models=(*_OPENAI_BEFORE_REASONING, *_OPENAI_REASONING),
+        capabilities={"max_stop_sequences": 4, "audio": False, "embeddings": False},
+    ),
+    Rule(models=_OPENAI_BEFORE_REASONING, capabilities={"reasoning": False}),
+    Rule(
+        models=_OPENAI_REASONING,
+        capabilities={"reasoning": True},
+        options={"max_tokens_field": "max_completion_tokens"},
+    ),
+    Rule(models=(*_O_SERIES, *_GPT_5, "gpt-6*"), capabilities={"temperature": False}),
+    Rule(
+        models=("gpt-5-chat*",),
+        capabilities={"temperature": True, "reasoning": False},
+    ),
+    Rule(
+        models=("o3", "o3-2*", "o4-mini", "o4-mini-*"),
+        capabilities={"stop_sequences": False},
+    ),
+    Rule(models=("gpt-6*",), capabilities={"context_window": 1_050_000}),
+    Rule(models=("*audio*",), capabilities={"audio": True}),
+    # Providers that refuse fields, or want some back.
+    Rule(kind="mistral", options={"include_usage": False, "user_field": None}),
+    Rule(kind="deepseek", options={"replay_reasoning": "reasoning_content"}),
+    Rule(kind="moonshot", options={"replay_reasoning": "reasoning_content"}),
+)
+
+CATALOGUE = Catalogue(Capabilities(audio=True, embeddings=True), _RULES)
