@@ -17,9 +17,13 @@ from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest
-from penstock.contract.messages import Message
 from penstock.contract.ports import ModelInfo, Provider, Target
-from penstock.contract.requests import RequestOptions, build_embedding_request, build_request
+from penstock.contract.requests import (
+    Messages,
+    RequestOptions,
+    build_embedding_request,
+    build_request,
+)
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.validate import Limits
 from penstock.pool.failover import FailoverPool
@@ -48,8 +52,12 @@ class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
 class Engine:
     """One pipeline with its providers; made by `penstock.open()`."""
 
-    def __init__(self, config: Config) -> None:
-        """Builds the stages; nothing is connected, loaded or started before it is needed."""
+    def __init__(self, config: Config, *, model_files: bool = True) -> None:
+        """Builds the stages; nothing is connected, loaded or started before it is needed.
+
+        `model_files` says whether a request may name a model file by its path. A gateway says no:
+        its callers have no business with the files of its machine.
+        """
         self.config = config
         pool = config.pool
         self._transport = HttpTransport(
@@ -70,6 +78,7 @@ class Engine:
             },
             callable_names(config.providers),
             config.default_model,
+            refused=lambda target: not model_files and target.model.endswith(".gguf"),
         )
         self._pipeline = Pipeline(
             self._targets,
@@ -87,11 +96,9 @@ class Engine:
     async def create_message(self, messages: SamplingRequest) -> Result: ...
     @overload
     async def create_message(
-        self, messages: str | Message | Iterable[Message], **options: Unpack[RequestOptions]
+        self, messages: Messages, **options: Unpack[RequestOptions]
     ) -> Result: ...
-    async def create_message(
-        self, messages: SamplingRequest | str | Message | Iterable[Message], **options: Any
-    ) -> Result:
+    async def create_message(self, messages: SamplingRequest | Messages, **options: Any) -> Result:
         """The whole answer to messages, or to one request that says everything."""
         return await self._pipeline.run(_request(messages, options))
 
@@ -99,10 +106,10 @@ class Engine:
     async def create_message_stream(self, messages: SamplingRequest) -> StreamHandle: ...
     @overload
     async def create_message_stream(
-        self, messages: str | Message | Iterable[Message], **options: Unpack[RequestOptions]
+        self, messages: Messages, **options: Unpack[RequestOptions]
     ) -> StreamHandle: ...
     async def create_message_stream(
-        self, messages: SamplingRequest | str | Message | Iterable[Message], **options: Any
+        self, messages: SamplingRequest | Messages, **options: Any
     ) -> StreamHandle:
         """The answer while it is made; returns as soon as its first event is there."""
         handle = await self._pipeline.start(_request(messages, options))
@@ -184,9 +191,7 @@ class Engine:
         await self.aclose()
 
 
-def _request(
-    messages: SamplingRequest | str | Message | Iterable[Message], options: dict[str, Any]
-) -> SamplingRequest:
+def _request(messages: SamplingRequest | Messages, options: dict[str, Any]) -> SamplingRequest:
     if isinstance(messages, SamplingRequest):
         if options:
             raise TypeError("options belong inside the SamplingRequest")

@@ -84,7 +84,7 @@ def gateway() -> Generator[int]:
 
     def command(port: int) -> list[str]:
         python = ["env", f"PYTHONPATH={ROOT / 'src'}", sys.executable]
-        return [*python, "-m", "penstock.cli", "serve", "--port", str(port)]
+        return [*python, "-m", "penstock", "serve", "--port", str(port)]
 
     def ready(port: int) -> bool:
         with socket.socket() as probe:
@@ -117,6 +117,8 @@ def test_marks_are_known_and_skipping_has_a_reason() -> None:
     for block in BLOCKS:
         assert block.mark in ("", "skip", "shell", "curl"), block.name
         assert block.mark != "skip" or len(block.reason) > 3, block.name
+        # A shell block is run, or says why not.
+        assert block.language not in SHELL or block.mark, block.name
 
 
 def test_a_page_is_read_with_its_marks_and_its_output(tmp_path: Path) -> None:

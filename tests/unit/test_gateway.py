@@ -345,3 +345,27 @@ async def test_the_shipped_fake_fits_the_example_in_its_docstring() -> None:
         with pytest.raises(RateLimited):
             await engine.create_message("Hi", max_tokens=9)
     assert fake.requests[0].messages[0].text == "Hi"
+
+
+async def test_messages_may_be_written_as_in_other_libraries() -> None:
+    fake = FakeProvider()
+    async with engine_with(fake) as engine:
+        for messages in (
+            [{"role": "user", "content": "hi there"}],
+            ["hi there"],
+            [{"role": "user", "content": [{"type": "text", "text": "hi there"}]}],
+        ):
+            assert (await engine.create_message(messages, max_tokens=9)).text == "hi there"
+
+
+def test_a_gateway_does_not_let_its_callers_name_files(tmp_path: Path) -> None:
+    config = Config(
+        providers={"embedded": ProviderConfig()},
+        models={"own": ModelConfig(targets=("embedded//models/mine.gguf",))},
+    )
+    served = Engine(config, model_files=False)
+    assert served.targets("own")[0].model == "/models/mine.gguf"
+    assert served.targets("embedded//models/mine.gguf")[0].model == "/models/mine.gguf"
+    with pytest.raises(ModelNotFound, match="not among the configured targets"):
+        served.targets(f"embedded/{tmp_path}/other.gguf")
+    assert Engine(config).targets(f"embedded/{tmp_path}/other.gguf")

@@ -18,7 +18,7 @@ from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import ModelInfo
 from penstock.gateway import Engine, ProviderHealth
-from penstock.providers.registry import KINDS, ProviderKind, unknown_kind
+from penstock.providers.registry import KINDS, ProviderKind, address_of, unknown_kind
 
 
 class ProviderRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -157,8 +157,7 @@ def _address(provider: ProviderConfig, kind: ProviderKind) -> str:
 
 
 def _url(provider: ProviderConfig, kind: ProviderKind) -> str:
-    from_environment = next(filter(None, map(os.environ.get, kind.url_variables)), None)
-    return provider.url or from_environment or kind.url
+    return address_of(kind, provider.url, provider.options) if kind.dialect else ""
 
 
 def _key_source(provider: ProviderConfig, variables: Sequence[str]) -> str | None:

@@ -37,9 +37,12 @@ def init(
         print(template(), end="")
         return
     target = Path(path).expanduser()
-    if target.is_dir():
+    in_folder = target.is_dir() or not target.suffix
+    if in_folder:
         target /= FILE_NAME
     try:
+        if in_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("w" if force else "x", encoding="utf-8") as file:
             file.write(template())
     except FileExistsError as error:

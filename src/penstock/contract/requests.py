@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Required, TypedDict, TypeVar
+from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -20,6 +20,9 @@ from penstock.contract.options import (
 )
 
 T = TypeVar("T")
+Messages: TypeAlias = str | Message | Iterable[Message | str | JSONObject]
+"""A conversation as people write it: a text, a message, or a list of texts, messages and dicts of
+the form `{"role": "user", "content": "..."}`."""
 
 
 class RequestOptions(TypedDict, total=False):
@@ -42,9 +45,7 @@ class RequestOptions(TypedDict, total=False):
     ignore_invalid_options: bool
 
 
-def build_request(
-    messages: str | Message | Iterable[Message], options: RequestOptions
-) -> SamplingRequest:
+def build_request(messages: Messages, options: RequestOptions) -> SamplingRequest:
     """One request out of messages and keyword arguments.
 
     Raises InvalidRequest when an argument is missing, unknown or of the wrong type.
@@ -55,7 +56,7 @@ def build_request(
         messages = (messages,)
     elif not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequest.of([Problem("messages", "give a text, a message or a list of them")])
-    fields: dict[str, Any] = {**options, "messages": tuple(messages)}
+    fields: dict[str, Any] = {**options, "messages": tuple(map(_message, messages))}
     known = SamplingRequest.__struct_fields__
     problems = [Problem(name, "there is no such option") for name in fields if name not in known]
     if "max_tokens" not in fields:
@@ -68,6 +69,17 @@ def build_request(
     if isinstance(schema := fields.get("output_schema"), dict):
         fields["output_schema"] = {"schema": schema}
     return _convert(fields, SamplingRequest)
+
+
+def _message(value: Any) -> Any:
+    """A message as people write it: a text is a user's turn, and content may be a plain text."""
+    if isinstance(value, str):
+        return user(value)
+    if isinstance(value, dict):
+        message = cast(dict[str, Any], value)
+        if isinstance(text := message.get("content"), str):
+            return {**message, "content": [{"type": "text", "text": text}]}
+    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def build_embedding_request(

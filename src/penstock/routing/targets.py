@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock.contract.errors import ConfigurationError, ModelNotFound
 from penstock.contract.exchange import SamplingRequest
@@ -26,8 +26,15 @@ class TargetTable:
         models: Mapping[str, Sequence[Target]],
         providers: Collection[str],
         default: str | None,
+        *,
+        refused: Callable[[Target], bool] = lambda target: False,
     ) -> None:
-        """`providers` are all names that a target may begin with."""
+        """`providers` are all names that a target may begin with.
+
+        `refused` tells which targets must be configured and may not just be named by a caller.
+        """
+        self._refused = refused
+        self._configured = {target for targets in models.values() for target in targets}
         self._models = models
         self._providers = providers
         self._default = default
@@ -45,7 +52,10 @@ class TargetTable:
             return self._models[name]
         provider, separator, upstream = name.partition("/")
         if separator and upstream and provider in self._providers:
-            return (Target(provider, upstream),)
+            target = Target(provider, upstream)
+            if target not in self._configured and self._refused(target):
+                raise ModelNotFound(f"{name!r} is not among the configured targets", model=name)
+            return (target,)
         raise ModelNotFound(self._unknown(name, provider if separator else None), model=name)
 
     def _unknown(self, name: str, provider: str | None) -> str:

@@ -153,7 +153,9 @@ async def _fail(exchange: Exchange, errors: ErrorShape, error: Exception) -> Non
     request_id = known or _new_request_id()
     failure = failure_of(error)
     if failure.status == 500:
-        logger.error("request %s failed", request_id, exc_info=error)
+        # What Penstock itself says is explained by its message; only a bug needs its traceback.
+        trace = None if isinstance(error, PenstockError) else error
+        logger.error("request %s failed: %s", request_id, error, exc_info=trace)
     await _tell(exchange, errors, failure, request_id)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock._version import __version__
-from penstock.contract.errors import ConfigurationError, InvalidRequest
+from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNotFound
 from penstock.gateway import Engine
 from penstock.server import openai_chat_decode, openai_chat_encode, openai_embeddings
 from penstock.server.asgi import Route, Routes
@@ -86,6 +86,8 @@ async def models(engine: Engine, exchange: Exchange) -> None:
 async def model(engine: Engine, exchange: Exchange) -> None:
     """`GET /v1/models/{name}`: any name that a request may use."""
     name = exchange.path.removeprefix(f"{_MODELS}/")
+    if not name:
+        raise ModelNotFound("the path names no model")
     target = engine.targets(name)[0]
     owner = "penstock" if name in engine.config.models else target.provider
     await exchange.reply(msgspec.json.encode(_model(name, owner)))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import penstock
 
-COMMAND = (sys.executable, "-m", "penstock.cli")
+COMMAND = (sys.executable, "-m", "penstock")
 LIMIT_S = 40.0
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

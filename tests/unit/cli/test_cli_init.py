@@ -82,3 +82,8 @@ def test_a_terminal_hears_what_to_do_next(bare_folder: Path) -> None:
     with at_terminal("init", cwd=bare_folder) as terminal:
         assert terminal.wait() == 0
     assert "Check it with: penstock doctor" in terminal.screen
+
+
+def test_a_folder_that_is_not_there_yet_is_made(folder: Path, penstock_here: Cli) -> None:
+    assert penstock_here("init", "new/home").code == 0
+    assert parse((folder / "new" / "home" / "penstock.toml").read_text()) == Config.embedded()

@@ -130,10 +130,10 @@ def test_all_unknown_options_and_the_missing_limit_are_reported_at_once() -> Non
 WRONG_MESSAGES: list[tuple[Any, str]] = [
     (None, "messages"),
     (7, "messages"),
-    (["hi"], "messages[0]"),
     (b"hi", "messages[0]"),
     ([user("hi"), {"role": "tool", "content": []}], "messages[1].role"),
-    ([{"role": "user", "content": "hi"}], "messages[0].content"),
+    ([{"role": "user", "content": 7}], "messages[0].content"),
+    ([{"role": "user", "content": ["hi"]}], "messages[0].content[0]"),
 ]
 
 

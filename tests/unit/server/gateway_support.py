@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,3 +101,9 @@ async def running_gateway(engine: Engine, *, host: str = "127.0.0.1") -> AsyncGe
                 server.stop()
                 server.stop()
             await asyncio.wait_for(task, 15)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until this holds; a test's time limit ends what never does."""
+    while not condition():  # noqa: ASYNC110 - the server tells nobody when it changes
+        await asyncio.sleep(0.005)

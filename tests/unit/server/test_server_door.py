@@ -21,7 +21,7 @@ from penstock.contract.messages import ToolUse
 from penstock.gateway import Engine
 from penstock.server.exchange import header_value
 from penstock.testing import FakeProvider, FakeReply, engine_with
-from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway
+from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway, until
 
 LIMIT = 100_000
 
@@ -299,11 +299,10 @@ async def test_a_client_that_leaves_in_the_middle_of_its_request(small: Gateway)
     _, writer = await asyncio.open_connection(small.host, small.port)
     writer.write(f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\nx".encode())
     await writer.drain()
-    await asyncio.sleep(0.05)
+    await until(lambda: small.server.running_requests == 1)
     writer.close()
     await writer.wait_closed()
-    await asyncio.sleep(0.05)
-    assert small.server.running_requests == 0
+    await until(lambda: small.server.running_requests == 0)
 
 
 @pytest.mark.parametrize(

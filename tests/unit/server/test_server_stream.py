@@ -23,6 +23,7 @@ from tests.unit.server.gateway_support import (
     deltas,
     read_events,
     running_gateway,
+    until,
 )
 
 PROMPT_S = 1.0
@@ -231,8 +232,7 @@ async def test_a_shutdown_lets_streams_finish_and_takes_no_more() -> None:
     slow = FakeProvider([FakeReply(text="one two three four five", delay_s=0.15)])
     async with running_gateway(engine_with(slow)) as gateway:
         stream = asyncio.create_task(gateway.stream())
-        await asyncio.sleep(0.3)
-        assert slow.requests
+        await until(lambda: slow.requests)
         gateway.server.stop()
         events = await asyncio.wait_for(stream, 5)
         assert text_of(events) == "one two three four five"

@@ -64,6 +64,9 @@ def _bundled() -> Path:
 
 
 def _checked(path: Path) -> Path:
+    if path.exists() and not path.is_file():
+        # Opening a pipe or a device could wait for ever.
+        raise ConfigurationError(f"{path} is not a file; give the path of a .gguf file")
     try:
         with path.open("rb") as file:
             magic = file.read(len(_GGUF_MAGIC))
@@ -75,7 +78,6 @@ def _checked(path: Path) -> Path:
         raise ConfigurationError(f"cannot read the model file {path}: {error.strerror}") from error
     if magic != _GGUF_MAGIC:
         raise ConfigurationError(
-            f"{path} is not a GGUF file (it begins with {magic!r}); "
-            "convert the model to GGUF, or give the path of one"
+            f"{path} is not a GGUF file; convert the model to GGUF, or give the path of one"
         )
     return path.resolve()

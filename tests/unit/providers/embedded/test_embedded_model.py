@@ -260,7 +260,7 @@ def test_what_is_no_model_file_is_refused_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match=r"no model file .*nothing\.gguf"):
         generate(ask(user("Hi")), str(tmp_path / "nothing.gguf"))
     (tmp_path / "folder.gguf").mkdir()
-    with pytest.raises(ConfigurationError, match="cannot read the model file"):
+    with pytest.raises(ConfigurationError, match="is not a file"):
         generate(ask(user("Hi")), str(tmp_path / "folder.gguf"))
     text = tmp_path / "text.gguf"
     text.write_text("hello")
