@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from penstock.providers.dialect import Dialect, EmbeddingDialect, ModelListDialect, WireCall
-from penstock.providers.openai_chat import catalogue, decode, embeddings, encode, errors, models
-
-
-def authorize(key: str) -> Mapping[str, str]:
-    """The header that carries the key."""
-    return {"authorization": f"Bearer {key}"}
-
+from penstock.providers.openai_chat import catalogue, decode, encode
+from penstock.providers.openai_wire import embeddings, errors, models
+from penstock.providers.openai_wire.write import authorize
 
 DIALECT = Dialect(
     name="openai-chat",

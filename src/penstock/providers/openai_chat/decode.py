@@ -26,7 +26,6 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, ToolUse
-from penstock.providers.openai_chat.errors import map_inline_error
 from penstock.providers.openai_chat.shapes import (
     Answer,
     ContentPart,
@@ -39,6 +38,7 @@ from penstock.providers.openai_chat.shapes import (
     WireUsage,
 )
 from penstock.providers.openai_chat.tool_calls import CallPlaces
+from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.streaming.assemble import Assembler
 from penstock.streaming.sse import ServerSentEvent
 

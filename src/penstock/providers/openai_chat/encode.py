@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
@@ -35,6 +33,7 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
+from penstock.providers.openai_wire.write import write_json
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/chat/completions"
@@ -48,8 +47,6 @@ _AUDIO_FORMATS: Mapping[str, str] = {
     "audio/mp3": "mp3",
 }
 _EFFORTS: Mapping[str, str] = {"none": "none", "low": "low", "med": "medium", "high": "high"}
-
-_encoder = msgspec.json.Encoder()
 
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:
@@ -85,16 +82,6 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         if options.get("include_usage", True):
             body["stream_options"] = {"include_usage": True}
     return WireCall(PATH, write_json(body))
-
-
-def write_json(body: JSONObject) -> bytes:
-    """The body as JSON; raises InvalidRequest when the caller's values have no JSON form."""
-    try:
-        return _encoder.encode(body)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidRequest.of(
-            [Problem("", f"the request cannot be written as JSON: {error}")]
-        ) from error
 
 
 def _messages(request: SamplingRequest, options: Mapping[str, Any]) -> list[JSONObject]:

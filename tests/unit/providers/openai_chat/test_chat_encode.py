@@ -22,8 +22,8 @@ from penstock.contract.messages import (
     user,
 )
 from penstock.contract.options import Capabilities, OutputSchema, ToolChoice, ToolDefinition
-from penstock.providers.profiles import ModelProfile
 from penstock.providers.openai_chat.encode import encode
+from penstock.providers.profiles import ModelProfile
 
 HELLO = (user("Hello"),)
 WEATHER = ToolDefinition("weather", "Tells the weather", {"type": "object"})

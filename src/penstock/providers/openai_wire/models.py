@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
-from penstock.providers.openai_chat.errors import map_inline_error
+from penstock.providers.openai_wire.errors import map_inline_error
 
 
 class _Model(msgspec.Struct):

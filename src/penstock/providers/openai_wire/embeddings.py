@@ -12,8 +12,8 @@ import msgspec
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.dialect import WireCall
-from penstock.providers.openai_chat.encode import write_json
-from penstock.providers.openai_chat.errors import map_inline_error
+from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.openai_wire.write import write_json
 
 BATCH_LIMIT = 2048
 

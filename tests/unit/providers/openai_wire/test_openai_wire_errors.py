@@ -20,7 +20,7 @@ from penstock.contract.errors import (
     ProviderUnavailable,
     RateLimited,
 )
-from penstock.providers.openai_chat.errors import map_error, map_inline_error
+from penstock.providers.openai_wire.errors import map_error, map_inline_error
 
 
 def mapped(status: int, body: Any = b"", **headers: str) -> PenstockError:

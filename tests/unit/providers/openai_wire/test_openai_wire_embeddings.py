@@ -12,8 +12,8 @@ from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.ports import ModelInfo
 from penstock.providers.dialect import WireCall
 from penstock.providers.openai_chat import DIALECT
-from penstock.providers.openai_chat.embeddings import decode, encode
-from penstock.providers.openai_chat.models import decode as decode_models
+from penstock.providers.openai_wire.embeddings import decode, encode
+from penstock.providers.openai_wire.models import decode as decode_models
 
 AB = EmbeddingRequest(texts=("a", "b"))
 

@@ -1,4 +1,4 @@
-"""What goes wrong on this wire, as errors of Penstock.
+"""What goes wrong on these wires, as errors of Penstock.
 
 The status and the structured fields `code`, `type` and `param` decide; a message's wording is shown
 to people and never searched. The rows are tried from the top:
@@ -57,7 +57,18 @@ _CONTEXT_CODES = frozenset(
     }
 )
 _CONTEXT_PARAMS = frozenset({"input_tokens"})  # vLLM's only structured hint
-_FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
+_FILTER_CODES = frozenset(
+    {
+        "content_filter",
+        "content_policy_violation",
+        "moderation_blocked",
+        # Those of a response that failed; OpenAI's `invalid_prompt` is a prompt that was flagged.
+        "bio_policy",
+        "image_content_policy_violation",
+        "invalid_prompt",
+        "misalignment_policy_violation",
+    }
+)
 _MODEL_CODES = frozenset({"model_not_found", "invalid_model"})  # OpenAI, Mistral
 _QUOTA_CODES = frozenset({"insufficient_quota", "insufficient_balance"})
 _QUOTA_PREFIX = "billing_"
@@ -78,6 +89,17 @@ _STATUS_OF_NAME: Mapping[str, int] = {
     "overloaded_error": 503,
     "unavailable_error": 503,  # llama.cpp
     "server_error": 500,
+    "vector_store_timeout": 504,
+    "data_residency_mismatch": 400,
+    **dict.fromkeys(
+        (
+            *("invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url"),
+            *("invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error"),
+            *("image_file_too_large", "image_file_not_found", "empty_image_file"),
+            *("unsupported_image_media_type", "failed_to_download_image"),
+        ),
+        400,
+    ),
     "internalservererror": 500,  # vLLM
 }
 """The status that an error inside a 200 would have had."""
@@ -169,7 +191,11 @@ def _is_quota(name: str) -> bool:
 
 
 def _problems(report: Report) -> tuple[Problem, ...]:
-    return report.problems or (Problem(report.param, report.message),)
+    return report.problems or (Problem(report.param, _without_keys(report.message)),)
+
+
+def _without_keys(text: str) -> str:
+    return _KEY.sub("[key]", text)
 
 
 def _implied_status(report: Report) -> int | None:
@@ -188,7 +214,7 @@ def _implied_status(report: Report) -> int | None:
 
 def _describe(report: Report, status: int | None, shown: int | None) -> str:
     name = report.code or report.type
-    message = _KEY.sub("[key]", report.message)
+    message = _without_keys(report.message)
     if status in (401, 403):
         message = _LONG_WORD.sub("[key]", message)
     what = "with an error" if shown is None else str(shown)
@@ -232,7 +258,8 @@ def _read_list(values: list[Any], depth: int) -> Report:
         place: Any = item.get("loc")
         if isinstance(place, list) and isinstance(item.get("msg"), str):
             steps = [_text(step) for step in cast(list[Any], place) if step != "body"]
-            problems.append(Problem(_shorten(".".join(steps), _NAME_LIMIT), _shorten(item["msg"])))
+            said = _without_keys(_shorten(item["msg"]))
+            problems.append(Problem(_shorten(".".join(steps), _NAME_LIMIT), said))
     if problems:
         message = _shorten("; ".join(map(str, problems)))
         return Report(message, param=problems[0].path, problems=tuple(problems))

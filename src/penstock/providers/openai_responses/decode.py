@@ -1,0 +1,233 @@
+"""Answers in: the body of a response, or the events of a stream, become a `Reply`.
+
+A stream says everything twice: in pieces, and then whole, in `response.output_item.done` and in the
+response of its terminal event. The pieces are what the caller has read, so they make the reply; the
+whole adds what the pieces did not bring, and what only it knows, such as encrypted thinking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.contract.errors import (
+    ContentRejected,
+    MalformedResponse,
+    PenstockError,
+    ProviderUnavailable,
+    StreamInterrupted,
+)
+from penstock.contract.events import Finished, ProviderEvent
+from penstock.contract.exchange import Reply, StopReason, Usage
+from penstock.contract.messages import Content, ToolUse
+from penstock.providers.openai_responses.items import Items
+from penstock.providers.openai_responses.shapes import (
+    Event,
+    InputDetails,
+    OutputDetails,
+    OutputItem,
+    Response,
+    WireUsage,
+)
+from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.streaming.sse import ServerSentEvent
+
+_TERMINAL = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+
+_decode_event = msgspec.json.Decoder(Event).decode
+_decode_response = msgspec.json.Decoder(Response).decode
+_decode_item = msgspec.json.Decoder(OutputItem).decode
+
+
+def decode(body: bytes) -> Reply:
+    """The reply in the body of a 200; raises the typed error when there is one inside."""
+    try:
+        response = _decode_response(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedResponse(f"the answer is no response: {error}") from error
+    if response.output is None and not response.error:
+        raise MalformedResponse("the answer holds no output")
+    items = Items()
+    _add_output(items, response, [])
+    return _reply(items, response)
+
+
+class ResponseStreamDecoder:
+    """Turns the events of one stream into deltas and, at its end, the whole reply.
+
+    A typed error that follows deltas in the same batch is raised by the next call, so that no text
+    that has arrived is lost.
+    """
+
+    __slots__ = ("_begun", "_empty", "_ended", "_error", "_items", "malformed")
+
+    def __init__(self) -> None:
+        """Expect the first event."""
+        self._items = Items()
+        self._empty = True
+        self._begun = False
+        self._ended = False
+        self._error: PenstockError | None = None
+        self.malformed = 0
+        """How many events were skipped because they could not be read."""
+
+    def feed(self, frames: Sequence[ServerSentEvent]) -> list[ProviderEvent]:
+        """The deltas that these events hold; `Finished` comes with the terminal one."""
+        self._raise_held()
+        events: list[ProviderEvent] = []
+        if self._ended or not frames:
+            return events
+        self._empty = False
+        add_text = self._items.add_text
+        for frame in frames:
+            try:
+                event = _decode_event(frame.data)
+            except (ValueError, RecursionError):
+                self._take_unreadable(frame)
+            else:
+                # Most events are one piece of text.
+                if event.type == "response.output_text.delta":
+                    self._begun = True
+                    if event.delta:
+                        index = event.output_index
+                        add_text(event.item_id if index is None else index, event.delta, events)
+                else:
+                    self._take(event, frame, events)
+            if self._ended:
+                break
+        if not events:
+            self._raise_held()
+        return events
+
+    def finish(self) -> list[ProviderEvent]:
+        """The end of the body, which no terminal event has announced."""
+        if not self._ended:
+            self._ended = True
+            if self._begun or self._empty:
+                raise StreamInterrupted(
+                    "the stream ended before a terminal event came", partial=self._items.text
+                )
+            raise MalformedResponse("the stream holds no events of a response")
+        self._raise_held()
+        return []
+
+    def _take(self, event: Event, frame: ServerSentEvent, events: list[ProviderEvent]) -> None:
+        kind = event.type
+        items, delta = self._items, event.delta or ""
+        key = event.item_id if event.output_index is None else event.output_index
+        if kind.startswith("response."):
+            self._begun = True
+        if kind in _TERMINAL:
+            self._end(event.response or Response(), kind, events)
+        elif kind == "response.function_call_arguments.delta":
+            items.add_arguments(key, delta, events)
+        elif kind == "response.reasoning_summary_text.delta":
+            items.add_thought(key, delta, event.summary_index, events)
+        elif kind == "response.reasoning_text.delta":
+            items.add_thought(key, delta, None, events)
+        elif kind == "response.refusal.delta":
+            items.add_refusal(key, delta)
+        elif kind == "response.output_item.added":
+            if (item := _item(event.item)) is not None:
+                items.begin(item.id if key is None else key, item, events)
+        elif kind == "response.output_item.done":
+            if (item := _item(event.item)) is not None:
+                items.settle(item.id if key is None else key, item, events)
+        elif kind == "error" or event.error or frame.event == "error":
+            self._fail(map_inline_error(event.error or bytes(frame.data)))
+
+    def _take_unreadable(self, frame: ServerSentEvent) -> None:
+        if frame.event == "error":
+            self._fail(map_inline_error(bytes(frame.data)))
+        elif frame.data.strip() != b"[DONE]":
+            self.malformed += 1
+
+    def _end(self, response: Response, kind: str, events: list[ProviderEvent]) -> None:
+        self._ended = True
+        if response.status is None:
+            response.status = kind.removeprefix("response.")
+        items = self._items
+        try:
+            _add_output(items, response, events)
+            if items.differs and self.malformed:
+                raise MalformedResponse("an event could not be read, and its text is lost")
+            events.append(Finished(_reply(items, response)))
+        except PenstockError as error:
+            self._error = error
+
+    def _fail(self, error: PenstockError) -> None:
+        if isinstance(error, ContentRejected):
+            error.partial = self._items.text
+        self._ended = True
+        self._error = error
+
+    def _raise_held(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+def _item(raw: msgspec.Raw) -> OutputItem | None:
+    try:
+        return _decode_item(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _add_output(items: Items, response: Response, events: list[ProviderEvent]) -> None:
+    for index, raw in enumerate(() if items.nameless else response.output or ()):
+        item = _item(raw)
+        if item is not None:
+            items.settle(index, item, events)
+
+
+def _reply(items: Items, response: Response) -> Reply:
+    """The whole answer; raises the typed error when it failed, was refused or was filtered."""
+    status = response.status or "completed"
+    if response.error or status == "failed":
+        error = map_inline_error(response.error)
+        if isinstance(error, ContentRejected):
+            error.partial = items.text
+        raise error
+    if items.refusal:
+        raise ContentRejected(f"the model refused: {items.refusal[:500]}", partial=items.text)
+    details = response.incomplete_details
+    reason = details.reason if details else None
+    if reason == "content_filter":
+        raise ContentRejected("the provider's content filter stopped it", partial=items.text)
+    if status not in ("completed", "incomplete"):
+        raise ProviderUnavailable(f"the provider left the response {status}")
+    content = items.content(cut=status == "incomplete")
+    return Reply(
+        content,
+        response.model or "",
+        _stop_reason(status, reason, content),
+        _usage(response.usage),
+        response.id,
+        status,
+    )
+
+
+def _stop_reason(status: str, reason: str | None, content: tuple[Content, ...]) -> StopReason:
+    if any(isinstance(part, ToolUse) for part in content):
+        return "toolUse"
+    if status == "completed":
+        return "endTurn"
+    return "maxTokens" if reason == "max_output_tokens" else reason or status
+
+
+def _usage(usage: WireUsage | None) -> Usage:
+    if usage is None:
+        return Usage()
+    read = usage.input_tokens_details or InputDetails()
+    written = usage.output_tokens_details or OutputDetails()
+    return Usage(
+        usage.input_tokens,
+        usage.output_tokens,
+        read.cached_tokens,
+        read.cache_write_tokens,
+        written.reasoning_tokens,
+    )

@@ -1,0 +1,217 @@
+"""Collects the items of one response: messages, calls and thoughts, whole or in pieces."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TypeAlias
+
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
+from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+from penstock.providers.openai_responses.encode import ITEM_ID, PHASE
+from penstock.providers.openai_responses.shapes import ContentPart, OutputItem
+from penstock.streaming.assemble import parse_arguments
+
+_BETWEEN_SUMMARIES = "\n\n"
+_MESSAGE, _CALL, _REASONING = "message", "function_call", "reasoning"
+_KINDS = frozenset({_MESSAGE, _CALL, _REASONING})
+
+Key: TypeAlias = int | str | None
+"""An item's number in the output, or its id on servers that give no numbers."""
+
+
+class _Item:
+    """One item: the pieces that were told, and the facts that came with the whole."""
+
+    __slots__ = ("call_id", "id", "kind", "name", "phase", "pieces", "signature", "slot", "summary")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.pieces: list[str] = []
+        self.id: str | None = None
+        self.phase: str | None = None
+        self.signature: str | None = None
+        self.summary: int | None = None
+        # Of a call: its number among the calls, known from the moment that its name is.
+        self.slot: int | None = None
+        self.call_id = ""
+        self.name = ""
+
+    def build(self) -> Content | None:
+        text = "".join(self.pieces)
+        if self.kind == _CALL:
+            return ToolUse(self.call_id, self.name, parse_arguments(text, tool=self.name))
+        if self.kind == _REASONING:
+            meta: JSONObject | None = {ITEM_ID: self.id} if self.id and self.signature else None
+            hidden = not text and self.signature is not None
+            return (
+                Reasoning(text, signature=self.signature, redacted=hidden, meta=meta)
+                if text or hidden
+                else None
+            )
+        return Text(text, meta={PHASE: self.phase} if self.phase else None) if text else None
+
+
+class Items:
+    """The items in the order in which they began."""
+
+    __slots__ = ("_by_key", "_calls", "_current", "_current_key", "_items", "_refusals", "differs")
+
+    def __init__(self) -> None:
+        """Know no item yet."""
+        self._items: list[_Item] = []
+        self._by_key: dict[Key, _Item] = {}
+        self._current: list[str] | None = None
+        self._current_key: Key = None
+        self._calls = 0
+        self._refusals: dict[Key, str] = {}
+        self.differs = False
+        """Whether some whole item does not go on where its pieces ended."""
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        return "".join("".join(item.pieces) for item in self._items if item.kind == _MESSAGE)
+
+    @property
+    def nameless(self) -> bool:
+        """Whether pieces came that nothing joins to the items of the whole response."""
+        return None in self._by_key
+
+    @property
+    def refusal(self) -> str:
+        """The model's own words for "no"; empty when there are none."""
+        return "".join(self._refusals.values())
+
+    def add_text(self, key: Key, piece: str, events: list[ProviderEvent]) -> None:
+        """The next piece of a message."""
+        if self._current is None or key != self._current_key:
+            self._current = self._at(key, _MESSAGE).pieces
+            self._current_key = key
+        self._current.append(piece)
+        events.append(Chunk(piece))
+
+    def add_refusal(self, key: Key, piece: str) -> None:
+        """The next piece of a refusal."""
+        self._refusals[key] = self._refusals.get(key, "") + piece
+
+    def add_thought(
+        self, key: Key, piece: str, summary: int | None, events: list[ProviderEvent]
+    ) -> None:
+        """The next piece of thinking; a new summary begins a new paragraph."""
+        item = self._at(key, _REASONING)
+        if summary != item.summary and item.pieces:
+            piece = _BETWEEN_SUMMARIES + piece
+        item.summary = summary
+        if piece:
+            item.pieces.append(piece)
+            events.append(ReasoningDelta(piece))
+
+    def add_arguments(self, key: Key, piece: str, events: list[ProviderEvent]) -> None:
+        """The next piece of a call's arguments; without a name, they wait for the whole call."""
+        item = self._at(key, _CALL)
+        if item.slot is not None and piece:
+            item.pieces.append(piece)
+            events.append(ToolUseDelta(item.slot, arguments=piece))
+
+    def begin(self, key: Key, item: OutputItem, events: list[ProviderEvent]) -> None:
+        """An item was announced; its content follows."""
+        if item.type == _CALL:
+            self._announce(self._at(key, _CALL, item.id), item, events)
+        elif item.type in _KINDS:
+            self._at(key, item.type, item.id)
+
+    def settle(self, key: Key, item: OutputItem, events: list[ProviderEvent]) -> None:
+        """The whole item: tell what its pieces have not told."""
+        if item.type not in _KINDS:
+            return
+        own = self._at(key, item.type, item.id)
+        own.phase = item.phase or own.phase
+        own.signature = item.encrypted_content or own.signature
+        if item.type == _CALL:
+            self._announce(own, item, events)
+            if (rest := self._rest(own, item.arguments or "")) and own.slot is not None:
+                own.pieces.append(rest)
+                events.append(ToolUseDelta(own.slot, arguments=rest))
+        elif item.type == _REASONING:
+            if rest := self._rest(own, _thoughts(item)):
+                own.pieces.append(rest)
+                events.append(ReasoningDelta(rest))
+        else:
+            if rest := self._rest(own, _joined(item.content)):
+                own.pieces.append(rest)
+                events.append(Chunk(rest))
+            refusal = "".join(part.refusal or "" for part in item.content or ())
+            if refusal:
+                self._refusals[key] = refusal
+
+    def content(self, *, cut: bool = False) -> tuple[Content, ...]:
+        """The parts of the answer; raises MalformedResponse when a call cannot be read.
+
+        `cut` says that the answer was broken off: a call that ends it unfinished is left out.
+        """
+        built: list[Content] = []
+        for item in self._items:
+            if cut and item is self._items[-1] and item.kind == _CALL and _is_broken(item):
+                break
+            if item.kind == _CALL and not item.name:
+                raise MalformedResponse("a tool call has no name")
+            part = item.build()
+            if part is not None:
+                built.append(part)
+        return tuple(built)
+
+    def _at(self, key: Key, kind: str, id: str | None = None) -> _Item:
+        item = self._by_key.get(key)
+        if item is None or item.kind != kind:
+            # Some servers number a stream's items and those of its response differently.
+            same = (each for each in self._items if id and each.id == id and each.kind == kind)
+            item = next(same, None)
+            if item is None:
+                item = _Item(kind)
+                self._items.append(item)
+            self._by_key[key] = item
+        item.id = item.id or id
+        return item
+
+    def _announce(self, own: _Item, item: OutputItem, events: list[ProviderEvent]) -> None:
+        if own.slot is not None or not item.name:
+            return
+        taken = {other.call_id for other in self._items}
+        call_id = item.call_id or item.id or ""
+        # Two calls of one id could not be told apart by their results.
+        own.call_id = call_id if call_id and call_id not in taken else _made_up(self._calls)
+        own.name = item.name
+        own.slot = self._calls
+        self._calls += 1
+        events.append(ToolUseDelta(own.slot, own.call_id, own.name))
+
+    def _rest(self, own: _Item, whole: str) -> str:
+        told = "".join(own.pieces)
+        if whole.startswith(told):
+            return whole[len(told) :]
+        # An empty whole is a server that does not repeat itself.
+        self.differs = self.differs or bool(whole)
+        return ""
+
+
+def _made_up(slot: int) -> str:
+    return f"call_{secrets.token_hex(8)}_{slot}"
+
+
+def _joined(parts: list[ContentPart] | None) -> str:
+    return "".join(part.text or "" for part in parts or ())
+
+
+def _thoughts(item: OutputItem) -> str:
+    summaries = [part.text for part in item.summary or () if part.text]
+    return _BETWEEN_SUMMARIES.join(summaries) or _joined(item.content)
+
+
+def _is_broken(item: _Item) -> bool:
+    try:
+        item.build()
+    except MalformedResponse:
+        return True
+    # No arguments at all means "none" in a whole answer, and "not yet" in a cut one.
+    return not item.name or not "".join(item.pieces).strip()
