@@ -1,0 +1,175 @@
+"""Keeps the blocks of one answer, whether they came whole or in pieces."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
+from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+from penstock.providers.anthropic.shapes import Block, Delta
+from penstock.streaming.assemble import parse_arguments
+
+
+class _Text:
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def build(self) -> Content:
+        return Text("".join(self.pieces))
+
+
+class _Thinking:
+    __slots__ = ("pieces", "redacted", "signature")
+
+    def __init__(self, signature: str | None, *, redacted: bool) -> None:
+        self.pieces: list[str] = []
+        self.signature = signature or None
+        self.redacted = redacted
+
+    def build(self) -> Content:
+        text = "".join(self.pieces)
+        return Reasoning(text=text, signature=self.signature, redacted=self.redacted)
+
+
+class _Call:
+    __slots__ = ("id", "name", "pieces", "slot")
+
+    def __init__(self, slot: int, id: str, name: str) -> None:
+        self.slot = slot
+        self.id = id
+        self.name = name
+        self.pieces: list[str] = []
+
+    def build(self) -> Content:
+        return ToolUse(self.id, self.name, parse_arguments("".join(self.pieces), tool=self.name))
+
+    @property
+    def whole(self) -> bool:
+        """Whether its arguments are there: none at all means "not yet" in a cut answer."""
+        try:
+            self.build()
+        except MalformedResponse:
+            return False
+        return bool("".join(self.pieces).strip())
+
+
+class Blocks:
+    """The blocks in the order in which each began; those of the server's own tools are left out."""
+
+    __slots__ = ("_by_index", "_calls", "_parts", "_texts")
+
+    def __init__(self) -> None:
+        """Know no block yet."""
+        self._parts: list[_Text | _Thinking | _Call] = []
+        self._by_index: dict[int, _Text | _Thinking | _Call | None] = {}
+        self._calls = 0
+        self._texts: dict[int, list[str]] = {}
+
+    @property
+    def partial(self) -> str:
+        """All text so far."""
+        return "".join(
+            piece for part in self._parts if isinstance(part, _Text) for piece in part.pieces
+        )
+
+    @property
+    def texts(self) -> dict[int, list[str]]:
+        """The pieces of every text block by its index, for the one who appends most of them."""
+        return self._texts
+
+    def begin(self, index: int, block: Block, events: list[ProviderEvent]) -> None:
+        """Take a new block, and append the events that tell of what it holds already."""
+        part: _Text | _Thinking | _Call | None = None
+        self._texts.pop(index, None)
+        if block.type == "text":
+            part = self._new_text(index)
+            if block.text:
+                part.pieces.append(block.text)
+                events.append(Chunk(block.text))
+        elif block.type == "thinking":
+            part = _Thinking(block.signature, redacted=False)
+            self._parts.append(part)
+            if block.thinking:
+                part.pieces.append(block.thinking)
+                events.append(ReasoningDelta(block.thinking))
+        elif block.type == "redacted_thinking":
+            part = _Thinking(block.data, redacted=True)
+            self._parts.append(part)
+        elif block.type == "tool_use":
+            part = self._begin_call(block, events)
+        self._by_index[index] = part
+
+    def add(self, index: int, delta: Delta, events: list[ProviderEvent]) -> bool:
+        """Take the next piece of a block; False when there is no such block."""
+        part = self._by_index.get(index)
+        if delta.type == "text_delta":
+            if not isinstance(part, _Text):
+                # The block's beginning was lost, its text is not.
+                part = self._by_index[index] = self._new_text(index)
+            if delta.text:
+                part.pieces.append(delta.text)
+                events.append(Chunk(delta.text))
+            return True
+        if isinstance(part, _Thinking):
+            if delta.thinking:
+                part.pieces.append(delta.thinking)
+                events.append(ReasoningDelta(delta.thinking))
+            part.signature = delta.signature or part.signature
+        elif isinstance(part, _Call) and delta.partial_json:
+            part.pieces.append(delta.partial_json)
+            events.append(ToolUseDelta(part.slot, arguments=delta.partial_json))
+        return index in self._by_index
+
+    def content(self, *, cut: bool, pieces: bool) -> tuple[Content, ...]:
+        """The finished parts; raises MalformedResponse when a call's arguments are not JSON.
+
+        `cut` says that the answer ran out of tokens, so that a call at its end may be broken off:
+        the `pieces` of a stream show whether it is, and the input of a whole body does not.
+        """
+        parts = [part for part in self._parts if not isinstance(part, _Text) or any(part.pieces)]
+        last = parts[-1] if parts else None
+        if cut and isinstance(last, _Call) and not (pieces and last.whole):
+            parts.pop()
+        return tuple(_merged([part.build() for part in parts]))
+
+    def _new_text(self, index: int) -> _Text:
+        part = _Text()
+        self._parts.append(part)
+        self._texts[index] = part.pieces
+        return part
+
+    def _begin_call(self, block: Block, events: list[ProviderEvent]) -> _Call:
+        if not (block.id and block.name):
+            raise MalformedResponse("a tool call has no id or no name")
+        part = _Call(self._calls, block.id, block.name)
+        self._calls += 1
+        self._parts.append(part)
+        arguments = ""
+        if block.input:
+            arguments = msgspec.json.encode(_input(block.input, block.name)).decode()
+            part.pieces.append(arguments)
+        events.append(ToolUseDelta(part.slot, part.id, part.name, arguments))
+        return part
+
+
+def _input(value: Any, tool: str) -> JSONObject:
+    if not isinstance(value, dict):
+        raise MalformedResponse(f"the arguments of the call to {tool!r} are not an object")
+    return cast(JSONObject, value)
+
+
+def _merged(parts: list[Content]) -> list[Content]:
+    """Neighbouring texts as one: citations cut an answer into many blocks."""
+    merged: list[Content] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        if isinstance(part, Text) and isinstance(last, Text):
+            merged[-1] = Text(last.text + part.text)
+        else:
+            merged.append(part)
+    return merged

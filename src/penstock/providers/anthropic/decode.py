@@ -1,0 +1,236 @@
+"""Answers in: the body of a reply, or the events of a stream, become a `Reply`.
+
+A stream is whole when its `message_stop` has come. Blocks are told apart by their type and never by
+their place, for thinking may come before the text. Types that are not known here (of blocks, of
+pieces, of events) are skipped, as the API asks of its clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from penstock.contract.errors import (
+    ContentRejected,
+    MalformedResponse,
+    PenstockError,
+    StreamInterrupted,
+)
+from penstock.contract.events import Chunk, Finished, ProviderEvent
+from penstock.contract.exchange import Reply, StopReason, Usage
+from penstock.contract.messages import ToolUse
+from penstock.providers.anthropic.blocks import Blocks
+from penstock.providers.anthropic.errors import map_inline_error
+from penstock.providers.anthropic.resume import PAUSED
+from penstock.providers.anthropic.shapes import Answer, Event, StopDetails, WireUsage
+from penstock.streaming.sse import ServerSentEvent
+
+_STOP_REASONS: Mapping[str, StopReason] = {
+    "end_turn": "endTurn",
+    "stop_sequence": "stopSequence",
+    "max_tokens": "maxTokens",
+    "model_context_window_exceeded": "maxTokens",
+    "tool_use": "toolUse",
+    # The reply of a pause has no stop reason: it has not stopped.
+    PAUSED: "",
+}
+
+_decode_event = msgspec.json.Decoder(Event).decode
+_decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+def decode(body: bytes) -> Reply:
+    """The reply in the body of a 200; raises the typed error when there is one inside."""
+    try:
+        answer = _decode_answer(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedResponse(f"the answer is no message: {error}") from error
+    if answer.error or answer.type == "error":
+        raise map_inline_error(answer.error)
+    if answer.content is None:
+        raise MalformedResponse("the answer holds no content")
+    collected = _Collector()
+    collected.learn(answer)
+    for index, block in enumerate(answer.content):
+        collected.blocks.begin(index, block, [])
+    # The body is whole, so a server that names no reason has simply come to its end.
+    return collected.reply(answer.stop_reason or "end_turn", pieces=False)
+
+
+class MessageStreamDecoder:
+    """Turns the events of one stream into deltas and, at its end, the whole reply.
+
+    A typed error that follows deltas in the same batch is raised by the next call, so that no text
+    that has arrived is lost.
+    """
+
+    __slots__ = ("_begun", "_collected", "_empty", "_ended", "_error", "malformed")
+
+    def __init__(self) -> None:
+        """Expect the first event."""
+        self._collected = _Collector()
+        self._empty = True
+        self._begun = False
+        self._ended = False
+        self._error: PenstockError | None = None
+        self.malformed = 0
+        """How many events were skipped because they could not be read."""
+
+    def feed(self, frames: Sequence[ServerSentEvent]) -> list[ProviderEvent]:
+        """The deltas that these events hold; `Finished` comes with `message_stop`."""
+        self._raise_held()
+        events: list[ProviderEvent] = []
+        if self._ended or not frames:
+            return events
+        self._empty = False
+        texts = self._collected.blocks.texts
+        for frame in frames:
+            try:
+                event = _decode_event(frame.data)
+            except (ValueError, RecursionError):
+                if frame.event != "error":
+                    self.malformed += 1
+                    continue
+                self._fail(map_inline_error(frame.data))
+                break
+            delta = event.delta
+            # Most events are one piece of text in a block that has begun.
+            if (
+                delta is not None
+                and delta.type == "text_delta"
+                and (text := delta.text)
+                and (pieces := texts.get(event.index)) is not None
+            ):
+                pieces.append(text)
+                events.append(Chunk(text))
+                continue
+            try:
+                self._take(event, frame, events)
+            except PenstockError as error:
+                self._fail(error)
+            if self._ended:
+                break
+        if not events:
+            self._raise_held()
+        return events
+
+    def finish(self) -> list[ProviderEvent]:
+        """The end of the body, at which nothing is left to say: `message_stop` said it."""
+        if not self._ended:
+            self._ended = True
+            if self._begun or self._empty:
+                self._error = self._interrupted("the stream ended before message_stop came")
+            else:
+                self._error = MalformedResponse("the stream holds no message")
+        self._raise_held()
+        return []
+
+    def _take(self, event: Event, frame: ServerSentEvent, events: list[ProviderEvent]) -> None:
+        collected = self._collected
+        match event.type:
+            case "content_block_delta" if event.delta is not None:
+                self._begun = True
+                if not collected.blocks.add(event.index, event.delta, events):
+                    self.malformed += 1
+            case "content_block_start" if event.content_block is not None:
+                self._begun = True
+                collected.blocks.begin(event.index, event.content_block, events)
+            case "message_start" if event.message is not None:
+                self._begun = True
+                collected.learn(event.message)
+            case "message_delta":
+                self._begun = True
+                collected.add_usage(event.usage)
+                if event.delta is not None:
+                    collected.reason = event.delta.stop_reason or collected.reason
+                    collected.details = event.delta.stop_details or collected.details
+            case "message_stop":
+                self._end(events)
+            case "error":
+                self._fail(map_inline_error(event.error))
+            case _:
+                if frame.event == "error":
+                    self._fail(map_inline_error(frame.data))
+
+    def _end(self, events: list[ProviderEvent]) -> None:
+        if self._collected.reason is None:
+            raise self._interrupted("message_stop came without a stop_reason")
+        events.append(Finished(self._collected.reply(self._collected.reason, pieces=True)))
+        self._ended = True
+
+    def _interrupted(self, message: str) -> StreamInterrupted:
+        return StreamInterrupted(message, partial=self._collected.blocks.partial)
+
+    def _fail(self, error: PenstockError) -> None:
+        if isinstance(error, ContentRejected):
+            error.partial = self._collected.blocks.partial
+        self._ended = True
+        self._error = error
+
+    def _raise_held(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+class _Collector:
+    """Keeps what one answer has said, whether it came whole or in pieces."""
+
+    __slots__ = ("blocks", "details", "model", "reason", "response_id", "usage")
+
+    def __init__(self) -> None:
+        self.blocks = Blocks()
+        self.reason: str | None = None
+        self.details: StopDetails | None = None
+        self.usage: WireUsage | None = None
+        self.response_id: str | None = None
+        self.model: str | None = None
+
+    def learn(self, answer: Answer) -> None:
+        """Take over what the head of a message says."""
+        self.response_id = answer.id
+        self.model = answer.model
+        self.details = answer.stop_details
+        self.add_usage(answer.usage)
+
+    def add_usage(self, usage: WireUsage | None) -> None:
+        """Take a later count, which replaces an earlier one field by field."""
+        if usage is None or self.usage is None:
+            self.usage = usage or self.usage
+            return
+        for name in WireUsage.__struct_fields__:
+            if (value := getattr(usage, name)) is not None:
+                setattr(self.usage, name, value)
+
+    def reply(self, reason: str, *, pieces: bool) -> Reply:
+        """The whole answer; raises ContentRejected when it was refused."""
+        if reason == "refusal":
+            raise ContentRejected(_refusal(self.details), partial=self.blocks.partial)
+        stop = _STOP_REASONS.get(reason, reason)
+        content = self.blocks.content(cut=stop == "maxTokens", pieces=pieces)
+        if any(isinstance(part, ToolUse) for part in content):
+            stop = "toolUse"
+        elif reason == "tool_use":
+            raise MalformedResponse("the answer stopped for a tool and names none")
+        return Reply(content, self.model or "", stop, _usage(self.usage), self.response_id, reason)
+
+
+def _refusal(details: StopDetails | None) -> str:
+    if details is None or not (details.category or details.explanation):
+        return "the model refused"
+    about = f" ({details.category})" if details.category else ""
+    return f"the model refused{about}: {(details.explanation or 'no reason was given')[:500]}"
+
+
+def _usage(usage: WireUsage | None) -> Usage:
+    if usage is None:
+        return Usage()
+    written, read = usage.cache_creation_input_tokens, usage.cache_read_input_tokens
+    total = None
+    if usage.input_tokens is not None:
+        total = usage.input_tokens + (written or 0) + (read or 0)
+    details = usage.output_tokens_details
+    return Usage(
+        total, usage.output_tokens, read, written, details.thinking_tokens if details else None
+    )

@@ -1,0 +1,292 @@
+"""Requests out: a `SamplingRequest` becomes the body of `POST /v1/messages`.
+
+What the wire cannot say, or says in its own way, is decided here, once:
+
+- System messages are joined with the system prompt; `metadata["cache"] is True` marks it as the
+  end of a prefix to be cached, tools included. Without a system prompt the whole prompt is marked.
+- Tool results come first in a user's turn, because the wire wants them there.
+- Thinking goes back with its signature, unchanged; thinking without one is left out, for the API
+  takes only its own.
+- `reasoning_level` is an effort for models that adapt their thinking, and a budget of tokens for
+  the older ones, within `max_tokens`.
+- An assistant's turn at the end is a prefill, which is refused for models that take none.
+- Of the request's metadata, only `user` and `cache` have a place on this wire.
+
+Profile options: `api_version`, and those of the catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from penstock.contract.errors import InvalidRequest, Problem, UnsupportedOption
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.messages import (
+    Content,
+    Image,
+    JSONObject,
+    Message,
+    Reasoning,
+    Text,
+    ToolResult,
+    ToolUse,
+)
+from penstock.contract.options import ToolChoice, ToolDefinition
+from penstock.providers.anthropic.resume import is_resumed
+from penstock.providers.anthropic.schema import adapt
+from penstock.providers.dialect import Options, WireCall
+from penstock.providers.profiles import ModelProfile
+
+PATH = "/v1/messages"
+API_VERSION = "2023-06-01"
+
+_EFFORTS: Mapping[str, str] = {"low": "low", "med": "medium", "high": "high"}
+_BUDGETS: Mapping[str, int] = {"low": 1024, "med": 4096, "high": 16384}
+_LEAST_BUDGET = 1024
+_CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none", "tool": "tool"}
+_CACHE = {"type": "ephemeral"}
+_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:
+    """The HTTP call that asks `model` this request."""
+    body = prompt_body(model, request, profile)
+    body["max_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.stop_sequences:
+        body["stop_sequences"] = request.stop_sequences
+    user = request.metadata.get("user")
+    if isinstance(user, str):
+        body["metadata"] = {"user_id": user}
+    if stream:
+        body["stream"] = True
+    return WireCall(PATH, write_json(body), headers=version_header(profile.options))
+
+
+def version_header(options: Options) -> dict[str, str]:
+    """The header that names the version of the API, which every call must carry."""
+    return {"anthropic-version": str(options.get("api_version") or API_VERSION)}
+
+
+def write_json(body: JSONObject) -> bytes:
+    """The body as JSON; raises InvalidRequest when the caller's values have no JSON form."""
+    try:
+        return _encoder.encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _no_json(error) from error
+
+
+def prompt_body(model: str, request: SamplingRequest, profile: ModelProfile) -> JSONObject:
+    """What is counted as input: everything but the limits of the answer."""
+    try:
+        body: JSONObject = {"model": model, "messages": _messages(model, request, profile)}
+        _add_system(body, request)
+        if request.tools:
+            # The wire refuses a choice when there is no tool.
+            body["tools"] = [_tool(tool) for tool in request.tools]
+            choice = _tool_choice(request.tool_choice, request.parallel_tools)
+            if choice is not None:
+                body["tool_choice"] = choice
+        output: JSONObject = {}
+        _add_thinking(body, output, model, request, profile)
+        if request.output_schema is not None:
+            schema = adapt(request.output_schema.schema)
+            output["format"] = {"type": "json_schema", "schema": schema}
+        if output:
+            body["output_config"] = output
+    except RecursionError as error:
+        raise _no_json(error) from error
+    return body
+
+
+def _no_json(error: Exception) -> InvalidRequest:
+    return InvalidRequest.of([Problem("", f"the request cannot be written as JSON: {error}")])
+
+
+def _add_system(body: JSONObject, request: SamplingRequest) -> None:
+    said = [request.system_prompt or ""]
+    said += [message.text for message in request.messages if message.role == "system"]
+    system = "\n\n".join(filter(None, said))
+    cached = request.metadata.get("cache") is True
+    if system:
+        body["system"] = [{**_text(system), "cache_control": _CACHE}] if cached else system
+    elif cached:
+        body["cache_control"] = _CACHE
+
+
+def _add_thinking(
+    body: JSONObject,
+    output: JSONObject,
+    model: str,
+    request: SamplingRequest,
+    profile: ModelProfile,
+) -> None:
+    level, options = request.reasoning_level, profile.options
+    # A model that cannot think satisfies "none" by itself.
+    if level is None or not profile.capabilities.reasoning:
+        return
+    if level == "none":
+        off = options.get("thinking_off", "disabled")
+        if off is None:
+            raise _unsupported(model, "reasoning_level", "it always thinks; ask for low")
+        body["thinking"] = {"type": off}
+        return
+    if options.get("thinking") == "budget":
+        budget = min(_BUDGETS[level], request.max_tokens - 1)
+        if budget < _LEAST_BUDGET:
+            problem = f"must be above {_LEAST_BUDGET} for {model} to think, which counts too"
+            raise InvalidRequest.of([Problem("max_tokens", problem)])
+        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        return
+    body["thinking"] = {"type": "adaptive"}
+    if display := options.get("thinking_display"):
+        body["thinking"]["display"] = display
+    output["effort"] = _EFFORTS[level]
+
+
+def _unsupported(model: str, option: str, reason: str) -> UnsupportedOption:
+    # Who the provider is, only the caller knows, and fills in.
+    error = UnsupportedOption(
+        f"{model} does not support this {option}: {reason}",
+        options=[option],
+        provider="",
+        model=model,
+    )
+    error.problems = (Problem(option, reason),)
+    return error
+
+
+def _messages(model: str, request: SamplingRequest, profile: ModelProfile) -> list[JSONObject]:
+    wire: list[JSONObject] = []
+    for number, message in enumerate(request.messages):
+        if message.role == "system":
+            continue
+        first = message.content[0] if len(message.content) == 1 else None
+        if isinstance(first, Text):
+            # Nearly all turns are one text; they need none of what follows.
+            wire.append({"role": message.role, "content": first.text})
+            continue
+        parts = [
+            _part(part, message.role, f"messages[{number}].content[{place}]")
+            for place, part in _ordered(message)
+        ]
+        if parts:
+            wire.append({"role": message.role, "content": parts})
+    last = request.messages[-1] if request.messages else None
+    if (
+        last is not None
+        and last.role == "assistant"
+        and not profile.capabilities.prefill
+        and not is_resumed(last)
+    ):
+        raise _unsupported(model, "prefill", "the last turn must be the user's")
+    return wire
+
+
+def _ordered(message: Message) -> Iterable[tuple[int, Content]]:
+    """The parts that are sent, each with its place in the turn; results come first."""
+    sent = [(place, part) for place, part in enumerate(message.content) if _is_sent(part)]
+    if message.role == "user":
+        sent.sort(key=lambda item: not isinstance(item[1], ToolResult))
+    return sent
+
+
+def _is_sent(part: Content) -> bool:
+    if isinstance(part, Text):
+        return bool(part.text)  # The wire refuses empty blocks.
+    return not isinstance(part, Reasoning) or part.signature is not None
+
+
+def _part(part: Content, role: str, path: str) -> JSONObject:
+    if isinstance(part, Text):
+        return _text(part.text)
+    if isinstance(part, Image) and role == "user":
+        return _image(part)
+    if isinstance(part, ToolResult) and role == "user":
+        return _result(part, path)
+    if isinstance(part, ToolUse) and role == "assistant":
+        return {
+            "type": "tool_use",
+            "id": _call_id(part.id),
+            "name": part.name,
+            "input": part.input,
+        }
+    if isinstance(part, Reasoning) and role == "assistant":
+        if part.redacted:
+            return {"type": "redacted_thinking", "data": part.signature}
+        return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+    whose = "a user's" if role == "user" else "an assistant's"
+    raise _refused(path, f"{whose} turn holds no {type(part).__name__}")
+
+
+def _refused(path: str, message: str) -> InvalidRequest:
+    return InvalidRequest.of([Problem(path, f"on Anthropic's Messages, {message}")])
+
+
+def _text(text: str) -> JSONObject:
+    return {"type": "text", "text": text}
+
+
+def _image(image: Image) -> JSONObject:
+    if image.url:
+        return {"type": "image", "source": {"type": "url", "url": image.url}}
+    source = {"type": "base64", "media_type": image.mime_type, "data": image.data}
+    return {"type": "image", "source": source}
+
+
+def _call_id(id: str) -> str:
+    # Another provider's ids may hold what this one refuses.
+    return _NOT_IN_IDS.sub("_", id)
+
+
+def _result(result: ToolResult, path: str) -> JSONObject:
+    wire: JSONObject = {"type": "tool_result", "tool_use_id": _call_id(result.tool_use_id)}
+    if all(isinstance(part, Text) for part in result.content):
+        if text := result.text:
+            wire["content"] = text
+    else:
+        wire["content"] = [
+            _result_part(part, f"{path}.content[{place}]")
+            for place, part in enumerate(result.content)
+            if _is_sent(part)
+        ]
+    if result.is_error:
+        wire["is_error"] = True
+        # The wire refuses a failure without a word.
+        wire.setdefault("content", "the tool failed without a message")
+    return wire
+
+
+def _result_part(part: Content, path: str) -> JSONObject:
+    if isinstance(part, Text | Image):
+        return _part(part, "user", path)
+    raise _refused(path, f"a tool's result holds no {type(part).__name__}")
+
+
+def _tool(tool: ToolDefinition) -> JSONObject:
+    wire: JSONObject = {"name": tool.name}
+    if tool.description:
+        wire["description"] = tool.description
+    # Only what the API is to enforce has to fit its subset.
+    schema = adapt(tool.input_schema) if tool.strict else tool.input_schema
+    wire["input_schema"] = schema if "type" in schema else {"type": "object", **schema}
+    if tool.strict is not None:
+        wire["strict"] = tool.strict
+    return wire
+
+
+def _tool_choice(choice: ToolChoice | None, parallel: bool | None) -> JSONObject | None:
+    if choice is None and parallel is None:
+        return None
+    wire: JSONObject = {"type": _CHOICES[choice.mode] if choice else "auto"}
+    if choice and choice.mode == "tool":
+        wire["name"] = choice.name
+    if parallel is not None and wire["type"] != "none":
+        wire["disable_parallel_tool_use"] = not parallel
+    return wire
