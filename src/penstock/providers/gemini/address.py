@@ -1,0 +1,45 @@
+"""Where the methods of this API are found, and how JSON is written for them."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.messages import JSONObject
+from penstock.providers.dialect import Options
+
+DEFAULT_VERSION = "v1beta"
+"""Google's own client asks `v1` since its release 3; `v1beta` has every method of it as well, and
+is the one that emulators and proxies serve."""
+
+_encoder = msgspec.json.Encoder()
+
+
+def version(options: Options) -> str:
+    """The first step of every path, as the provider's `api_version` says."""
+    chosen: Any = options.get("api_version")
+    return quote(str(chosen), safe="") if chosen else DEFAULT_VERSION
+
+
+def resource(model: str) -> str:
+    """The full name of a model, however its caller writes it: `models/gemini-3.8-flash`."""
+    return model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
+
+
+def method(model: str, name: str, options: Options) -> str:
+    """The path of a method of this model."""
+    collection, _, id = resource(model).partition("/")
+    return f"/{version(options)}/{collection}/{quote(id, safe='')}:{name}"
+
+
+def write_json(body: JSONObject) -> bytes:
+    """The body as JSON; raises InvalidRequest when the caller's values have no JSON form."""
+    try:
+        return _encoder.encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidRequest.of(
+            [Problem("", f"the request cannot be written as JSON: {error}")]
+        ) from error

@@ -1,0 +1,277 @@
+"""Answers in: the body of a reply, or the pieces of a stream, become a `Reply`.
+
+Parts are kept as they came, because a signature belongs to the very part that it came with: text
+that is signed is a part of its own, and unsigned text beside it is another.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.contract.errors import ContentRejected, MalformedResponse
+from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
+from penstock.contract.exchange import Reply, StopReason, Usage
+from penstock.contract.messages import (
+    Audio,
+    Content,
+    Image,
+    JSONObject,
+    Reasoning,
+    Text,
+    ToolUse,
+    join_text,
+)
+from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
+from penstock.providers.gemini.errors import listed_error, map_inline_error
+from penstock.providers.gemini.shapes import (
+    Answer,
+    Blob,
+    Call,
+    Candidate,
+    PartPiece,
+    WireUsage,
+)
+
+_STOP_REASONS: Mapping[str, StopReason] = {
+    "STOP": "endTurn",
+    "MAX_TOKENS": "maxTokens",
+    # The limit of one request, and no token by which to go on.
+    "CONTINUATION": "maxTokens",
+}
+_FILTERED = frozenset(
+    {
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+        "IMAGE_OTHER",
+    }
+)
+_MALFORMED = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MALFORMED_RESPONSE",
+    }
+)
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
+_SHOWN = 300
+
+decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+def decode(body: bytes) -> Reply:
+    """The reply in the body of a 200; raises the typed error when there is one inside."""
+    try:
+        answer = decode_answer(body)
+    except (ValueError, RecursionError) as error:
+        raise listed_error(body) or MalformedResponse(
+            f"the answer is no generated content: {error}"
+        ) from error
+    if answer.error:
+        raise map_inline_error(answer.error)
+    collected = Collector()
+    collected.learn(answer)
+    candidate = first_candidate(answer)
+    if candidate is None:
+        raise blocked(answer) or MalformedResponse("the answer holds no candidates")
+    collected.add(candidate, [])
+    # The body is whole, so a server that names no reason has simply come to its end.
+    return collected.reply(candidate.finish_reason or "STOP")
+
+
+def first_candidate(answer: Answer) -> Candidate | None:
+    """The answer that was asked for; no second one ever is."""
+    return next((each for each in answer.candidates or () if not each.index), None)
+
+
+def blocked(answer: Answer) -> ContentRejected | None:
+    """The error for a prompt that a filter took, which the API reports under a 200."""
+    reason = answer.prompt_feedback and answer.prompt_feedback.block_reason
+    if not reason:
+        return None
+    return ContentRejected(f"the provider blocked the prompt: {reason[:_SHOWN]}", status=200)
+
+
+class Collector:
+    """Keeps what one answer has said, whether it came whole or in pieces."""
+
+    __slots__ = (
+        "_calls",
+        "_message",
+        "_parts",
+        "_run",
+        "_thoughts",
+        "_token",
+        "model",
+        "response_id",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._parts: list[Content] = []
+        # Unsigned pieces since the last part of another kind; at most one of the two holds any.
+        self._run: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls = 0
+        self._token: str | None = None
+        self._message = ""
+        self.usage: WireUsage | None = None
+        self.response_id: str | None = None
+        self.model: str | None = None
+
+    @property
+    def partial(self) -> str:
+        """All text so far."""
+        return join_text(self._content())
+
+    def learn(self, answer: Answer) -> None:
+        """Take over what stands beside the candidates."""
+        if answer.usage_metadata is not None:
+            self.usage = answer.usage_metadata
+        if self.response_id is None:
+            self.response_id = answer.response_id
+        if self.model is None:
+            self.model = answer.model_version
+
+    def add(self, candidate: Candidate, events: list[ProviderEvent]) -> None:
+        """Take the next piece, and append the events that tell of it."""
+        content = candidate.content
+        if content is not None and content.parts:
+            for part in content.parts:
+                # Most pieces are text and nothing else.
+                if part.text and not part.thought and part.thought_signature is None:
+                    if self._thoughts:
+                        self._content()
+                    self._run.append(part.text)
+                    events.append(Chunk(part.text))
+                else:
+                    self._add_part(part, events)
+        if candidate.continuation_token:
+            self._token = candidate.continuation_token
+        if candidate.finish_message:
+            self._message = candidate.finish_message
+
+    def reply(self, reason: str) -> Reply:
+        """The whole answer; raises ContentRejected when a filter ended it."""
+        said = f"{reason}: {self._message}" if self._message else reason
+        said = " ".join(said[:_SHOWN].split())
+        if reason in _FILTERED:
+            raise ContentRejected(f"the provider stopped the answer: {said}", partial=self.partial)
+        if reason in _MALFORMED:
+            raise MalformedResponse(f"the model broke its own protocol: {said}")
+        content = self._content()
+        if any(isinstance(part, ToolUse) and not part.name for part in content):
+            raise MalformedResponse("a tool call has no name")
+        paused = reason == "CONTINUATION" and self._token is not None
+        return Reply(
+            _marked(content, self._token) if paused else tuple(content),
+            self.model or "",
+            # Empty, so that an answer that never ends is not taken for one that did.
+            "" if paused else _stop_reason(reason, content),
+            _usage(self.usage),
+            self.response_id,
+            reason,
+        )
+
+    def _content(self) -> list[Content]:
+        """The parts so far, after what was still open has become one."""
+        if self._run:
+            self._parts.append(Text("".join(self._run)))
+            self._run.clear()
+        elif self._thoughts:
+            self._parts.append(Reasoning("".join(self._thoughts)))
+            self._thoughts.clear()
+        return self._parts
+
+    def _add_part(self, part: PartPiece, events: list[ProviderEvent]) -> None:
+        signature = part.thought_signature
+        meta: JSONObject | None = {SIGNATURE: signature} if signature else None
+        if part.function_call is not None:
+            self._add_call(part.function_call, meta, events)
+        elif part.inline_data is not None:
+            if (media := _media(part.inline_data, meta)) is not None:
+                self._content().append(media)
+        elif part.thought:
+            self._add_thought(part.text or "", signature, events)
+        elif part.text or signature:
+            self._content().append(Text(part.text or "", meta=meta))
+            if part.text:
+                events.append(Chunk(part.text))
+
+    def _add_thought(self, text: str, signature: str | None, events: list[ProviderEvent]) -> None:
+        if signature:
+            self._content().append(Reasoning(text, signature=signature))
+        elif text:
+            if self._run:
+                self._content()
+            self._thoughts.append(text)
+        if text:
+            events.append(ReasoningDelta(text))
+
+    def _add_call(self, call: Call, meta: JSONObject | None, events: list[ProviderEvent]) -> None:
+        number = self._calls
+        self._calls += 1
+        known = {part.id for part in self._parts if isinstance(part, ToolUse)}
+        # Older models name no id, and two calls of one id could not be told apart.
+        id = call.id if call.id and call.id not in known else call_id(self.response_id, number)
+        arguments = call.args or {}
+        self._content().append(ToolUse(id, call.name or "", arguments, meta=meta))
+        written = msgspec.json.encode(arguments).decode()
+        events.append(ToolUseDelta(number, id, call.name or "", written))
+
+
+def call_id(response_id: str | None, number: int) -> str:
+    """An id for a call that came without one; unique over the rounds of a conversation."""
+    scope = _NOT_IN_IDS.sub("", response_id or "")[-16:] or secrets.token_hex(8)
+    return f"call_{scope}_{number}"
+
+
+def _media(blob: Blob, meta: JSONObject | None) -> Content | None:
+    if blob.mime_type.startswith("image/"):
+        return Image(data=blob.data, mime_type=blob.mime_type, meta=meta)
+    if blob.mime_type.startswith("audio/"):
+        return Audio(blob.data, blob.mime_type, meta=meta)
+    return None
+
+
+def _marked(content: list[Content], token: str | None) -> tuple[Content, ...]:
+    """Hang the token on the last part, where `resume` finds it."""
+    last: Content = content[-1] if content else Text("")
+    marked = msgspec.structs.replace(last, meta={**(last.meta or {}), CONTINUATION: token})
+    return (*content[:-1], marked)
+
+
+def _stop_reason(reason: str, content: list[Content]) -> StopReason:
+    if any(isinstance(part, ToolUse) for part in content):
+        return "toolUse"
+    return _STOP_REASONS.get(reason, reason)
+
+
+def _usage(usage: WireUsage | None) -> Usage:
+    if usage is None:
+        return Usage()
+    return Usage(
+        _sum(usage.prompt_token_count, usage.tool_use_prompt_token_count),
+        _sum(usage.candidates_token_count, usage.thoughts_token_count),
+        usage.cached_content_token_count,
+        None,
+        usage.thoughts_token_count,
+    )
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    if first is None:
+        return second
+    return first if second is None else first + second

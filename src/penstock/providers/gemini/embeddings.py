@@ -1,0 +1,66 @@
+"""Embeddings: texts out, vectors in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
+from penstock.contract.messages import JSONObject
+from penstock.providers.dialect import Options, WireCall
+from penstock.providers.gemini.address import method, resource, write_json
+from penstock.providers.gemini.errors import map_inline_error
+
+BATCH_LIMIT = 100
+
+
+class _Vector(msgspec.Struct):
+    values: tuple[float, ...] = ()
+
+
+class _Usage(msgspec.Struct, rename="camel"):
+    prompt_token_count: int | None = None
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    embeddings: list[_Vector] | None = None
+    usage_metadata: _Usage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+
+
+def encode(
+    model: str, texts: Sequence[str], request: EmbeddingRequest, options: Options
+) -> WireCall:
+    """One batch of at most `BATCH_LIMIT` texts.
+
+    Each text is a content of its own: newer models fuse the parts of one content into one vector.
+    """
+    common: JSONObject = {"model": resource(model)}
+    if request.dimensions is not None:
+        common["outputDimensionality"] = request.dimensions
+    requests = [{**common, "content": {"parts": [{"text": text}]}} for text in texts]
+    path = method(model, "batchEmbedContents", options)
+    return WireCall(path, write_json({"requests": requests}))
+
+
+def decode(body: bytes, model: str) -> Vectors:
+    """The vectors, which come in the order of their texts."""
+    try:
+        answer = _decode(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedResponse(f"the answer to an embedding call is malformed: {error}") from error
+    if answer.error:
+        raise map_inline_error(answer.error)
+    if answer.embeddings is None:
+        raise MalformedResponse("the answer to an embedding call holds no embeddings")
+    if not all(vector.values for vector in answer.embeddings):
+        raise MalformedResponse("the answer to an embedding call holds an empty vector")
+    used = answer.usage_metadata.prompt_token_count if answer.usage_metadata else None
+    vectors = tuple(vector.values for vector in answer.embeddings)
+    return Vectors(vectors, model, Usage(input_tokens=used))
