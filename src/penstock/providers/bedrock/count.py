@@ -1,0 +1,46 @@
+"""Counting the tokens of a prompt, without an answer."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.exchange import SamplingRequest
+from penstock.providers.bedrock.address import model_path
+from penstock.providers.bedrock.encode import prompt, write_json
+from penstock.providers.bedrock.reasoning import reasoning
+from penstock.providers.dialect import WireCall
+from penstock.providers.profiles import ModelProfile
+
+_GEOGRAPHIES = ("global", "us-gov", "us", "eu", "apac", "jp", "au", "ca")
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    input_tokens: int
+
+
+_decoder = msgspec.json.Decoder(_Answer)
+
+
+def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireCall:
+    """The call that counts what `model` would read."""
+    asked = prompt(request, profile)
+    _, additional = reasoning(request, profile)
+    if additional:
+        asked["additionalModelRequestFields"] = additional
+    path = model_path(_foundation_model(model), "count-tokens")
+    return WireCall(path, write_json({"input": {"converse": asked}}))
+
+
+def decode(body: bytes) -> int:
+    """The number of tokens."""
+    try:
+        return _decoder.decode(body).input_tokens
+    except (ValueError, RecursionError) as error:
+        raise MalformedResponse(f"the count of tokens is malformed: {error}") from error
+
+
+def _foundation_model(model: str) -> str:
+    """The id without its geography: the API counts by model, not by inference profile."""
+    geography, _, rest = model.partition(".")
+    return rest if geography in _GEOGRAPHIES else model
