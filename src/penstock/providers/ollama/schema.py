@@ -1,0 +1,130 @@
+r"""The JSON Schema of tools and of answers, as far as Ollama reads it.
+
+A tool's parameters are read into fixed fields, and `$ref` is none of them: a property behind one
+would reach the model without a type. So references are written out; one that leads into itself
+becomes an object that says so. A schema that is just `true` or `false` would be refused.
+
+The schema of an answer becomes a grammar. It knows references, and of patterns only anchored ones
+without classes such as `\d`, assertions or named groups; any other would refuse the whole request,
+so it goes into the description, and the answer is held to the caller's own type later anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from penstock.contract.messages import JSONObject
+
+_Visit: TypeAlias = Callable[[Any], Any]
+
+_NODE_LIMIT = 20_000
+_SHELVES = frozenset({"$defs", "definitions"})
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"}) | _SHELVES
+_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_SINGLE = frozenset(
+    {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"}
+)
+_PLAIN_PATTERN = re.compile(r"\^(?:[^\\]|\\[^A-Za-z0-9])*\$")
+
+
+def for_tool(schema: JSONObject) -> JSONObject:
+    """A tool's parameters, with every local reference written out.
+
+    References to references can grow without bounds, and tools come from strangers too: a schema
+    that becomes too large stays as it is.
+    """
+    try:
+        return cast(JSONObject, _WriteOut(schema).visit(schema, ()))
+    except (_TooLarge, RecursionError):
+        return schema
+
+
+def for_answer(schema: JSONObject) -> JSONObject:
+    """An answer's schema, with patterns that no grammar can be made of moved into words."""
+    try:
+        return cast(JSONObject, _without_patterns(schema))
+    except RecursionError:
+        return schema
+
+
+class _TooLarge(Exception):
+    """The schema would grow beyond the limit."""
+
+
+class _WriteOut:
+    """Writes the references of one schema out."""
+
+    __slots__ = ("_left", "_root")
+
+    def __init__(self, root: JSONObject) -> None:
+        self._root = root
+        self._left = _NODE_LIMIT
+
+    def visit(self, value: Any, above: tuple[str, ...]) -> Any:
+        """This schema without references; `above` are those that led here."""
+        self._left -= 1
+        if not self._left:
+            raise _TooLarge
+        if isinstance(value, bool):
+            return {} if value else {"description": "Nothing fits here."}
+        if not isinstance(value, dict):
+            return value
+        node = cast(JSONObject, value)
+        reference = node.get("$ref")
+        if not isinstance(reference, str):
+            found = _children(node, lambda child: self.visit(child, above))
+            return {key: inner for key, inner in found.items() if key not in _SHELVES}
+        beside = {key: inner for key, inner in node.items() if key != "$ref"}
+        if reference in above:
+            name = reference.rpartition("/")[2]
+            return {"type": "object", "description": f"Again a {name}.", **beside}
+        target = _target(reference, self._root)
+        if not isinstance(target, dict):
+            return node
+        return self.visit(cast(JSONObject, target) | beside, (*above, reference))
+
+
+def _target(reference: str, root: JSONObject) -> Any:
+    place: Any = root
+    if reference == "#":
+        return place
+    if not reference.startswith("#/"):
+        return None
+    for step in reference[2:].split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(place, Mapping) or name not in place:
+            return None
+        place = cast(Mapping[str, Any], place)[name]
+    return place
+
+
+def _without_patterns(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    node = _children(cast(JSONObject, value), _without_patterns)
+    pattern = node.get("pattern")
+    if not isinstance(pattern, str) or (_PLAIN_PATTERN.fullmatch(pattern) and "(?" not in pattern):
+        return node
+    del node["pattern"]
+    said = node.get("description")
+    rule = f"Matches the regular expression {pattern}"
+    node["description"] = f"{said} {rule}" if isinstance(said, str) and said else rule
+    return node
+
+
+def _children(node: JSONObject, visit: _Visit) -> JSONObject:
+    """A copy of the node whose subschemas have been visited; literals stay as they are."""
+    found: JSONObject = {}
+    for key, value in node.items():
+        if key in _MAPS and isinstance(value, dict):
+            inner = cast(JSONObject, value)
+            found[key] = {name: visit(each) for name, each in inner.items()}
+        elif key in _LISTS and isinstance(value, list):
+            found[key] = [visit(each) for each in cast(list[Any], value)]
+        elif key in _SINGLE and isinstance(value, dict):
+            found[key] = visit(value)
+        else:
+            found[key] = value
+    return found
