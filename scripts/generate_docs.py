@@ -96,6 +96,7 @@ def matrix() -> str:
         "it passes, **refused** that the API has no such thing and `UnsupportedOption` says so "
         "before anything is sent, **n/a** that there is nothing to test. The numbers lead to the "
         "reasons at the end. Run one cell with",
+        "<!-- test: skip runs these very tests -->",
         _fence("console", "make test ARGS=\"-k 'tool-call and openai-chat'\""),
         *sections,
         f"## Reasons\n\n{why}",
@@ -306,7 +307,7 @@ def kinds() -> str:
         [
             f"`{kind.name}`",
             kind.title,
-            f"`{kind.url}`" if kind.url else "in this process",
+            "in this process" if kind.local else f"`{kind.url}`" if kind.url else "see its page",
             " or ".join(f"`{variable}`" for variable in kind.key_variables) or "none",
         ]
         for kind in KINDS.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import penstock
@@ -13,9 +13,14 @@ from penstock import Config
 from penstock.config.settings import PoolConfig, ProviderConfig
 from tests.conformance.behaviour import Behaviour
 from tests.conformance.case import Case
+from tests.support.wire.anthropic import Anthropic
+from tests.support.wire.bedrock import Bedrock, BedrockServer
 from tests.support.wire.dialect import WireDialect
 from tests.support.wire.fake import FakeUpstream
+from tests.support.wire.gemini import Gemini
+from tests.support.wire.ollama import Ollama
 from tests.support.wire.openai_chat import OpenAIChat
+from tests.support.wire.openai_responses import OpenAIResponses
 from tests.support.wire.scenario import MODEL_IDS
 from tests.support.wire.server import WireServer
 from tests.support.wire.upstream import Upstream
@@ -116,6 +121,129 @@ OPENAI_CHAT = wire_subject(
     unsupported={"temperature": 0.5},
 )
 
+OLLAMA = wire_subject(
+    "ollama",
+    Ollama(),
+    # The one family of models whose thinking has levels.
+    models={"reasoning-level": "gpt-oss:20b"},
+    unsupported={"parallel_tools": False},
+    not_applicable={
+        "image-url": NotApplicable(
+            "A picture is its bytes; the server fetches nothing.", refuses=("images by url",)
+        ),
+        "audio": NotApplicable("The API takes text and pictures.", refuses=("audio",)),
+        "parallel-switch": NotApplicable(
+            "The API has no such switch.", refuses=("parallel_tools",)
+        ),
+        **_absent(
+            "The API has no `tool_choice`: asking for it is refused by name.",
+            *("tool-forced", "tool-required"),
+        ),
+        **_absent("A call comes whole, its arguments as one object.", "tool-arguments"),
+        **_absent("An answer carries no id.", "response-id"),
+        **_absent("Cached tokens are not counted apart.", "usage-cached"),
+        **_absent("Thinking is counted with the answer.", "usage-reasoning"),
+        **_absent("A stream holds no signs of life.", "timeout-pings"),
+        **_absent(
+            "There is no content filter, and no field for a refusal.",
+            *("error-content-filter", "refusal", "filtered"),
+        ),
+        **_absent("A prompt that is too long is cut without a word.", "error-context-length"),
+        **_absent("Its plans know usage limits that end by themselves, no credit.", "error-quota"),
+    },
+)
+
+GEMINI = wire_subject(
+    "gemini",
+    Gemini(),
+    models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gemini-2.0-flash"),
+    unsupported={"reasoning_level": "high"},
+    not_applicable={
+        "parallel-switch": NotApplicable(
+            "The API has no switch for parallel calls.", refuses=("parallel_tools",)
+        ),
+        **_absent("A call comes whole: only Vertex AI streams its arguments.", "tool-arguments"),
+        **_absent(
+            "Too long a prompt is a plain INVALID_ARGUMENT, which no field tells from others.",
+            "error-context-length",
+        ),
+        **_absent("The model refuses in plain text: there is no field for it.", "refusal"),
+    },
+)
+
+ANTHROPIC = wire_subject(
+    "anthropic",
+    Anthropic(),
+    models={
+        **dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "claude-opus-5-5"),
+        "embedding": "test-embedding",
+    },
+    unsupported={"temperature": 0.5},
+    not_applicable={
+        "audio": NotApplicable("The API takes text and pictures.", refuses=("audio",)),
+        "embedding": NotApplicable("The API has no embeddings.", refuses=("embeddings",)),
+        **_absent(
+            "The API has no embeddings.",
+            *("embedding-batch", "embedding-dimensions", "embedding-split"),
+        ),
+        **_absent(
+            "Too long a prompt is a plain invalid_request_error, which no field tells from others.",
+            "error-context-length",
+        ),
+        **_absent(
+            "A filter ends the answer with the stop reason `refusal`; no error type speaks of one.",
+            "error-content-filter",
+        ),
+    },
+)
+
+OPENAI = wire_subject(
+    "openai",
+    OpenAIResponses(),
+    models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gpt-6-luna"),
+    unsupported={"temperature": 0.5},
+    not_applicable={
+        **_absent("The API has no stop sequences.", "stop-sequence"),
+        "audio": NotApplicable("A message of this API holds no sound.", refuses=("audio",)),
+    },
+)
+
+BEDROCK = replace(
+    wire_subject(
+        "bedrock",
+        Bedrock(),
+        models={
+            "unsupported-refused": "global.anthropic.claude-opus-5-5",
+            "unsupported-dropped": "global.anthropic.claude-opus-5-5",
+            "reasoning-level": "global.anthropic.claude-sonnet-5",
+        },
+        unsupported={"temperature": 0.5},
+        not_applicable={
+            **_absent("Converse counts no thinking apart from the answer.", "usage-reasoning"),
+            **_absent(
+                "A prompt that is too long is a ValidationException as any other; "
+                "only the wording tells.",
+                "error-context-length",
+            ),
+            **_absent(
+                "A filtered prompt is answered, with stopReason guardrail_intervened or "
+                "content_filtered; there is no such error.",
+                "error-content-filter",
+            ),
+            **_absent("An event stream has no pings.", "timeout-pings"),
+            "image-url": NotApplicable(
+                "Converse takes the bytes of a picture, or an object in S3.",
+                refuses=("images by url",),
+            ),
+            "parallel-switch": NotApplicable(
+                "Converse has no such switch.", refuses=("parallel_tools",)
+            ),
+        },
+    ),
+    upstream=lambda: BedrockServer(Bedrock()),
+    embedding_model="amazon.titan-embed-text-v2:0",
+)
+
 FAKE = Subject(
     name="fake",
     upstream=lambda: contextlib.nullcontext(FakeUpstream()),
@@ -197,4 +325,13 @@ EMBEDDED = Subject(
     },
 )
 
-SUBJECTS: tuple[Subject, ...] = (OPENAI_CHAT, FAKE, EMBEDDED)
+SUBJECTS: tuple[Subject, ...] = (
+    OPENAI,
+    OPENAI_CHAT,
+    OLLAMA,
+    GEMINI,
+    ANTHROPIC,
+    BEDROCK,
+    FAKE,
+    EMBEDDED,
+)

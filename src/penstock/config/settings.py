@@ -58,7 +58,9 @@ class ProviderConfig(Section):
         description="`embedded` only: threads to compute with; default: all cores but one.",
     )
     context: int | None = Field(
-        default=None, ge=256, description="`embedded` only: size of the context window in tokens."
+        default=None,
+        ge=256,
+        description="`embedded` and `ollama` only: size of the context window in tokens.",
     )
     api_version: str | None = Field(
         default=None, description="`anthropic` and `gemini` only: the version of the API."

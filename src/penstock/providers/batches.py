@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from penstock.contract.errors import MalformedResponse, ModelNotFound
+from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.dialect import EmbeddingDialect, Options, WireCall
 
@@ -46,8 +46,9 @@ async def embed_in_batches(
     gate = asyncio.Semaphore(_AT_ONCE)
     try:
         parts = await every(dialect)
-    except ModelNotFound:
-        if dialect.fallback is None:
+    except MalformedResponse as error:
+        # Only a path that is unknown: a model that is unknown would be so on the other way too.
+        if dialect.fallback is None or error.status != 404:
             raise
         parts = await every(dialect.fallback)
     usage = Usage()

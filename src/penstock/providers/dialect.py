@@ -65,7 +65,7 @@ class EmbeddingDialect:
     batch_limit: Callable[[str], int] = lambda model: 2048
     """How many texts one call of this model takes."""
     fallback: EmbeddingDialect | None = None
-    """What to speak to servers that answer 404 to the first way."""
+    """What to speak to servers that do not know the first path: MalformedResponse with a 404."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What single models and providers do differently, as data.
 
 Every dialect has a `Catalogue`. Each rule whose provider kind and model pattern match is applied in
-order, so a later rule refines an earlier one. A model that no rule knows may do all that its dialect
-can: its server will say no itself. To teach Penstock a quirk, add a row to a dialect's catalogue.
+order, so a later rule refines an earlier one. A model that no rule knows may do all that its
+dialect can: its server will say no itself. To teach Penstock a quirk, add a row to a dialect's
+catalogue.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Rule:
 
     models: tuple[str, ...] = ("*",)
     kind: str = "*"
+    option: tuple[str, str] | None = None
+    """A setting of the provider that must have this value, such as `api_version`."""
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -50,8 +53,10 @@ class Catalogue:
         capabilities: dict[str, Any] = {}
         switches: dict[str, Any] = {}
         for rule in self.rules:
-            if fnmatchcase(kind, rule.kind) and any(
-                fnmatchcase(name, pattern) for pattern in rule.models
+            if (
+                fnmatchcase(kind, rule.kind)
+                and any(fnmatchcase(name, pattern) for pattern in rule.models)
+                and (rule.option is None or options.get(rule.option[0]) == rule.option[1])
             ):
                 capabilities |= rule.capabilities
                 switches |= rule.options

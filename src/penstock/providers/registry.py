@@ -61,6 +61,22 @@ KINDS: Mapping[str, ProviderKind] = {
     kind.name: kind
     for kind in (
         ProviderKind(
+            "anthropic",
+            "Anthropic Messages, and every compatible server by its url",
+            dialect="anthropic",
+            url="https://api.anthropic.com",
+            key_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+            url_variables=("ANTHROPIC_BASE_URL",),
+            options=("api_version",),
+        ),
+        ProviderKind(
+            "bedrock",
+            "Amazon Bedrock (Converse)",
+            dialect="bedrock",
+            url_variables=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
+            options=("region", "profile"),
+        ),
+        ProviderKind(
             "embedded",
             "the bundled model, in this process",
             local="embedded.provider:EmbeddedProvider",
@@ -71,6 +87,30 @@ KINDS: Mapping[str, ProviderKind] = {
             "scripted answers, for tests",
             local="fake.provider:FakeProvider",
             unasked=False,
+        ),
+        ProviderKind(
+            "gemini",
+            "Google Gemini",
+            dialect="gemini",
+            url="https://generativelanguage.googleapis.com",
+            key_variables=("GEMINI_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            options=("api_version",),
+        ),
+        ProviderKind(
+            "ollama",
+            "Ollama, local or its cloud",
+            dialect="ollama",
+            # Its address is read from the environment; a key is wanted by the cloud only.
+            key_variables=("OLLAMA_API_KEY",),
+            options=("context",),
+        ),
+        ProviderKind(
+            "openai",
+            "OpenAI Responses",
+            dialect="openai_responses",
+            url="https://api.openai.com/v1",
+            key_variables=("OPENAI_API_KEY",),
+            url_variables=("OPENAI_BASE_URL",),
         ),
         _chat(
             "openai-chat",
@@ -142,9 +182,8 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
         module, _, factory = kind.local.partition(":")
         create = getattr(importlib.import_module(f"penstock.providers.{module}"), factory)
         return cast(Provider, create(name=settings.name, **settings.options))
-    dialect = cast(Dialect, importlib.import_module(f"penstock.providers.{kind.dialect}").DIALECT)
-    address = dialect.address(settings.options) if dialect.address else kind.url
-    url = settings.url or next(filter(None, map(os.environ.get, kind.url_variables)), address)
+    dialect = _dialect(kind)
+    url = address_of(kind, settings.url, settings.options)
     key = settings.auth_token
     # A server of one's own may want no key, and must never be sent the one of the kind's owner.
     if key is None and settings.url in (None, kind.url):
@@ -166,6 +205,19 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
         headers=settings.headers,
         options=settings.options,
     )
+
+
+def address_of(kind: ProviderKind, url: str | None, options: Mapping[str, Any]) -> str:
+    """Where it is reached: at its own `url`, at a variable's, or where its dialect or row says."""
+    named = url or next(filter(None, map(os.environ.get, kind.url_variables)), None)
+    if named:
+        return named
+    find = _dialect(kind).address
+    return find(options) if find else kind.url
+
+
+def _dialect(kind: ProviderKind) -> Dialect:
+    return cast(Dialect, importlib.import_module(f"penstock.providers.{kind.dialect}").DIALECT)
 
 
 def _check_address(url: str, name: str) -> None:

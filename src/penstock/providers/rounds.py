@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.contract.errors import ProviderUnavailable
+from penstock.contract.events import ProviderEvent, ToolUseDelta
 from penstock.contract.exchange import Reply, Usage
-from penstock.contract.messages import Content, Text
+from penstock.contract.messages import Content, Text, ToolUse
 
 MAX_ROUNDS = 16
 """How many calls one answer may take before it counts as endless."""
@@ -34,11 +37,27 @@ def without(option: str, earlier: Reply | None) -> Reply:
     )
 
 
-def finished(reply: Reply | None) -> Reply:
-    """The reply; raises ProviderUnavailable when the provider never came to an end."""
-    if reply is None or not reply.stop_reason:
-        raise ProviderUnavailable(f"no end of the answer after {MAX_ROUNDS} calls", retryable=False)
-    return reply
+def after(earlier: Reply | None, events: Sequence[ProviderEvent]) -> Sequence[ProviderEvent]:
+    """The events of a later round, with tool calls numbered on from the earlier ones."""
+    calls = sum(isinstance(part, ToolUse) for part in earlier.content) if earlier else 0
+    if not calls:
+        return events
+    return [
+        msgspec.structs.replace(event, index=event.index + calls)
+        if isinstance(event, ToolUseDelta)
+        else event
+        for event in events
+    ]
+
+
+def endless(*, provider: str, model: str) -> ProviderUnavailable:
+    """The error for an answer that never comes to its end."""
+    return ProviderUnavailable(
+        f"no end of the answer after {MAX_ROUNDS} calls",
+        retryable=False,
+        provider=provider,
+        model=model,
+    )
 
 
 def _merged(first: tuple[Content, ...], second: tuple[Content, ...]) -> tuple[Content, ...]:

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from penstock.contract.errors import (
+    ContentRejected,
     InvalidRequest,
     MalformedResponse,
     PenstockError,
@@ -27,7 +28,7 @@ from penstock.providers.dialect import Dialect, Options, StreamDecoder, WireCall
 from penstock.providers.http import HttpTransport, WireResponse
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.response import StreamingResponse
-from penstock.providers.rounds import MAX_ROUNDS, finished, joined, without
+from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
 from penstock.streaming.eventstream import AWSEventStreamDecoder
 from penstock.streaming.ndjson import NDJSONDecoder
 from penstock.streaming.sse import SSEDecoder
@@ -109,14 +110,15 @@ class WireProvider:
                 earlier = joined(earlier, reply)
                 follow = self._dialect.resume and self._dialect.resume(request, reply)
                 if not follow:
-                    break
+                    return earlier
                 request = follow
-            return finished(earlier)
+        raise endless(provider=self.name, model=model)
 
     async def stream(self, model: str, request: SamplingRequest) -> ProviderStream:
         """The answer while it is made, a batch of events a network read."""
         profile = self._profile(model)
         earlier: Reply | None = None
+        delivered = False
         with self._located(model):
             for _ in range(MAX_ROUNDS):
                 follow: SamplingRequest | None = None
@@ -126,22 +128,30 @@ class WireProvider:
                         self._open(call) as response,
                         contextlib.aclosing(self._events(response)) as batches,
                     ):
-                        async for events in batches:
-                            if isinstance(last := events[-1], Finished):
-                                earlier = joined(earlier, last.reply)
+                        async for batch in batches:
+                            events = after(earlier, batch)
+                            if isinstance(last := batch[-1], Finished):
                                 if self._dialect.resume:
                                     follow = self._dialect.resume(request, last.reply)
+                                earlier = joined(earlier, last.reply)
                                 end = [] if follow else [Finished(earlier)]
-                                events = [*events[:-1], *end]  # noqa: PLW2901
+                                events = [*events[:-1], *end]
                             if events:
+                                delivered = True
                                 yield events
                 except InvalidRequest as error:
+                    # What the caller has seen cannot be begun again.
+                    if delivered:
+                        raise
                     request, earlier = self._relaxed(request, error, earlier)
                     continue
+                except (StreamInterrupted, ContentRejected) as error:
+                    error.partial = (earlier.text if earlier else "") + error.partial
+                    raise
                 if follow is None:
                     return
                 request = follow
-            yield [Finished(finished(earlier))]
+        raise endless(provider=self.name, model=model)
 
     async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
         """All vectors, in as many calls as the wire's batch limit needs."""
@@ -276,8 +286,16 @@ def _last_events(
     frames: FrameDecoder, decoder: StreamDecoder, broken: ProviderUnavailable | None
 ) -> list[ProviderEvent]:
     # A connection that breaks after the terminal event has lost nothing.
+    left: list[ProviderEvent] = []
+    if broken is None:
+        try:
+            rest = frames.finish()
+        except MalformedResponse as error:
+            # A frame that the end of the body cuts off; what came before it is whole.
+            broken = error
+        else:
+            left = decoder.feed(rest)
     try:
-        left = decoder.feed(frames.finish()) if broken is None else []
         return [*left, *decoder.finish()]
     except StreamInterrupted as error:
         raise error from broken
