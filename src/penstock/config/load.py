@@ -54,7 +54,7 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
     try:
         filled = _fill(tomllib.loads(text), (), text, missing)
     except ValueError as error:
-        raise ConfigurationError(f"{name}: {error}") from error
+        raise ConfigurationError(f"{name} is not TOML: {error}; correct that line") from error
     except RecursionError:
         raise ConfigurationError(f"{name}: it is nested too deeply") from None
     if missing:
@@ -137,6 +137,8 @@ def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) ->
         path, message = path[:-1], "a name may hold no slash and no space"
     elif path[0] == "models" and kind == "string_pattern_mismatch":
         message = "a target is written provider/model"
+    elif path[-1] == "url" and kind == "string_pattern_mismatch":
+        message = "an address begins with http:// or https://"
     return f"{_place(text, path)}: {message[:1].lower()}{message[1:]}"
 
 

@@ -36,7 +36,11 @@ def admit(
     options = _unsupported_options(request, able)
     if content or (options and not request.ignore_invalid_options):
         names = [*content, *options]
-        hint = "" if content else "; leave it out, or set ignore_invalid_options=True"
+        hint = (
+            "; choose another model"
+            if content
+            else "; leave it out, or set ignore_invalid_options=True"
+        )
         raise UnsupportedOption(
             f"{target} does not support {', '.join(names)}{hint}",
             options=names,

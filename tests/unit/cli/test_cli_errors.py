@@ -16,7 +16,7 @@ WRONG = [
     (("ask", "hi", "-m", "grok/x"), "there is no provider 'grok'; did you mean 'groq'?"),
     (("models", "-p", "fakes"), "there is no provider 'fakes'; did you mean 'fake'?"),
     (("ask", "hi", "-m", "groq/x"), "set GROQ_API_KEY"),
-    (("ask", "hi", "-c", "syntax.toml"), "syntax.toml: Expected ']'"),
+    (("ask", "hi", "-c", "syntax.toml"), "syntax.toml is not TOML: Expected ']'"),
     (("ask", "hi", "-c", "syntax.toml"), "line 1"),
     (("ask", "hi", "-c", "value.toml"), "value.toml, line 2, server.port: "),
     (("ask", "hi", "-c", "unknown.toml"), "line 3, pool.retires: there is no such setting"),

@@ -116,7 +116,7 @@ def test_content_is_never_dropped(
     with pytest.raises(UnsupportedOption) as caught:
         admit(asked, able, TARGET)
     assert caught.value.options == (name,)
-    assert str(caught.value) == f"groq/llama does not support {name}"
+    assert str(caught.value) == f"groq/llama does not support {name}; choose another model"
 
 
 @pytest.mark.parametrize(

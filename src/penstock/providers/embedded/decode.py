@@ -265,7 +265,10 @@ def _overlap(text: str, stop: str) -> int:
 
 def _reported(failure: _Failure) -> PenstockError:
     if failure.type == "exceed_context_size_error":
-        return ContextLengthExceeded(failure.message, status=failure.code)
+        said = failure.message.partition(", try")[0]
+        return ContextLengthExceeded(
+            f"{said}; send less, or raise `context` of the provider", status=failure.code
+        )
     if failure.code is not None and 400 <= failure.code < 500:
         return InvalidRequest(failure.message, status=failure.code)
     return ProviderUnavailable(failure.message, status=failure.code)
@@ -276,4 +279,7 @@ def failure(error: Exception) -> PenstockError:
     if isinstance(error, ValueError):
         # A schema that has no grammar, or messages that the model's template refuses.
         return InvalidRequest(f"llama.cpp refuses the request: {error}", status=400)
+    if "grammar" in str(error):
+        # Not told apart by its type: the only failure of ours that a request can cause there.
+        return InvalidRequest(f"the schema is too large for llama.cpp, simplify it: {error}")
     return ProviderUnavailable(f"llama.cpp failed: {error}", retryable=False)

@@ -54,9 +54,13 @@ class Progress:
     total: int
 
 
-def missing() -> list[str]:
-    """The names of the packages that are not here; looks, but imports nothing."""
-    return [package.name for package in PACKAGES if not _present(package)]
+def missing(*, own_file: bool = False) -> list[str]:
+    """The names of the packages that are not here; looks, but imports nothing.
+
+    With a model file of one's own, only the engine is needed.
+    """
+    needed = PACKAGES[:1] if own_file else PACKAGES
+    return [package.name for package in needed if not _present(package)]
 
 
 def not_installed() -> ConfigurationError:

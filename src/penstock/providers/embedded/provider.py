@@ -130,11 +130,12 @@ class EmbeddedProvider:
 
     async def models(self) -> Sequence[ModelInfo]:
         """The names that may be asked for; loads nothing, but says when something is missing."""
-        if install.missing():
+        own = self._model_path is not None
+        if install.missing(own_file=own):
             raise install.not_installed().located(provider=self._name)
-        names = [weights.BUNDLED, embeddings.MODEL]
-        if self._model_path is not None:
-            names.insert(0, weights.find(weights.DEFAULT, self._model_path).name)
+        names = [weights.find(weights.DEFAULT, self._model_path).name] if own else []
+        if not install.missing():
+            names += [weights.BUNDLED, embeddings.MODEL]
         return [ModelInfo(name, owned_by=self._name) for name in names]
 
     async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:

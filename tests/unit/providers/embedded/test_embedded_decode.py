@@ -200,3 +200,9 @@ def test_what_the_library_raises_is_typed() -> None:
     broken = failure(RuntimeError("out of memory"))
     assert type(broken) is ProviderUnavailable
     assert not broken.retryable
+
+
+def test_a_schema_that_has_no_grammar_is_the_callers_to_simplify() -> None:
+    error = failure(RuntimeError("Failed to initialize samplers: failed to parse grammar"))
+    assert isinstance(error, InvalidRequest)
+    assert "simplify it" in str(error)
