@@ -89,7 +89,7 @@ def matrix() -> str:
         for title, behaviours in SECTIONS.items()
     ]
     why = "\n".join(f"{number}. {reason}" for reason, number in reasons.items())
-    return _page(
+    return "---\nhide:\n  - toc\n---\n\n" + _page(
         "Support matrix",
         "Every cell is a test that runs through the public API: against a server on loopback that "
         "speaks the provider's wire, or against the real model for `embedded`. **yes** means that "
