@@ -541,6 +541,15 @@ async def test_other_framings_ask_for_their_own_type(transport: HttpTransport) -
         assert server.requests[0].headers["accept"] == accepted
 
 
+async def test_a_frame_cut_off_by_the_end_is_an_interruption(transport: HttpTransport) -> None:
+    dialect = dataclasses.replace(PLAIN, framing="eventstream")
+    half = OK_HEAD + b"content-length: 6\r\n\r\n\0\0\0\x40\0\0"
+    async with RawServer(answering(half)) as server:
+        with pytest.raises(StreamInterrupted) as caught:
+            await read(provider_at(server, transport, dialect))
+    assert isinstance(caught.value.__cause__, MalformedResponse)
+
+
 async def test_a_provider_shows_its_address_and_not_its_key(transport: HttpTransport) -> None:
     async with RawServer(answering(whole())) as server:
         provider = provider_at(server, transport)

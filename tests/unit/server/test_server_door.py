@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,10 +89,21 @@ async def test_models(gateway: Gateway) -> None:
     for name, owner in (("default", "penstock"), ("fake/echo", "fake"), ("fake/a/b", "fake")):
         one = (await gateway.client.get(f"/v1/models/{name}")).json()
         assert (one["id"], one["owned_by"]) == (name, owner)
-    missing = await gateway.client.get("/v1/models/nothing")
-    assert missing.status_code == 404
-    assert missing.json()["error"]["code"] == "model_not_found"
+    for unknown in ("nothing", ""):
+        missing = await gateway.client.get(f"/v1/models/{unknown}")
+        assert missing.status_code == 404
+        assert missing.json()["error"]["code"] == "model_not_found"
     assert (await gateway.client.head("/v1/models/default")).status_code == 200
+
+
+async def test_a_caller_cannot_name_a_file_of_the_machine(tmp_path: Path) -> None:
+    engine = Engine(Config.embedded(), model_files=False)
+    async with running_gateway(engine) as gateway:
+        response = await gateway.client.post(
+            CHAT, json=chat_body("hi", model=f"embedded/{tmp_path}/own.gguf")
+        )
+    assert response.status_code == 404
+    assert "not among the configured targets" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/chat/completions/", "//health", "/health/../x"])
