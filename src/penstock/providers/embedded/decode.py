@@ -274,12 +274,10 @@ def _reported(failure: _Failure) -> PenstockError:
     return ProviderUnavailable(failure.message, status=failure.code)
 
 
-def failure(error: Exception) -> PenstockError:
-    """What the runtime raised, in our words."""
+def failure(error: Exception, *, constrained: bool = False) -> PenstockError:
+    """What the runtime raised, in our words; `constrained` says that a schema was to be kept to."""
     if isinstance(error, ValueError):
         # A schema that has no grammar, or messages that the model's template refuses.
         return InvalidRequest(f"llama.cpp refuses the request: {error}", status=400)
-    if "grammar" in str(error):
-        # Not told apart by its type: the only failure of ours that a request can cause there.
-        return InvalidRequest(f"the schema is too large for llama.cpp, simplify it: {error}")
-    return ProviderUnavailable(f"llama.cpp failed: {error}", retryable=False)
+    hint = "; if the schema is large, simplify it" if constrained else ""
+    return ProviderUnavailable(f"llama.cpp failed: {error}{hint}", retryable=False)

@@ -111,7 +111,9 @@ class EmbeddedProvider:
             error.located(provider=self._name, model=model)
             raise
         except (ValueError, RuntimeError) as error:
-            raise failure(error).located(provider=self._name, model=model) from error
+            constrained = bool(request.output_schema or request.tools)
+            failed = failure(error, constrained=constrained)
+            raise failed.located(provider=self._name, model=model) from error
         finally:
             if running is not None:
                 running.cancel()

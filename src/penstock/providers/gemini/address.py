@@ -12,8 +12,7 @@ from penstock.contract.messages import JSONObject
 from penstock.providers.dialect import Options
 
 DEFAULT_VERSION = "v1beta"
-"""Google's own client asks `v1` since its release 3; `v1beta` has every method of it as well, and
-is the one that emulators and proxies serve."""
+"""Google's own client asks `v1` since its release 3; emulators serve only `v1beta`."""
 
 _encoder = msgspec.json.Encoder()
 

@@ -202,7 +202,8 @@ def test_what_the_library_raises_is_typed() -> None:
     assert not broken.retryable
 
 
-def test_a_schema_that_has_no_grammar_is_the_callers_to_simplify() -> None:
-    error = failure(RuntimeError("Failed to initialize samplers: failed to parse grammar"))
-    assert isinstance(error, InvalidRequest)
-    assert "simplify it" in str(error)
+def test_a_failure_under_a_schema_names_the_schema_as_something_to_change() -> None:
+    error = failure(RuntimeError("no samplers"), constrained=True)
+    assert isinstance(error, ProviderUnavailable)
+    assert str(error) == "llama.cpp failed: no samplers; if the schema is large, simplify it"
+    assert str(failure(RuntimeError("no samplers"))) == "llama.cpp failed: no samplers"
