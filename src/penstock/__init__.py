@@ -21,6 +21,7 @@ from penstock.contract.errors import (
     ModelNotFound,
     PenstockError,
     Problem,
+    PromptContextFailed,
     ProviderTimeout,
     ProviderUnavailable,
     RateLimited,
@@ -32,12 +33,15 @@ from penstock.contract.errors import (
     UnsupportedOption,
 )
 from penstock.contract.events import (
+    AnswerRejected,
     Cancelled,
     Chunk,
     Complete,
     Error,
     ReasoningDelta,
     StreamEvent,
+    ToolEnded,
+    ToolStarted,
     ToolUseDelta,
 )
 from penstock.contract.exchange import EmbeddingResult, Metadata, Result, SamplingRequest, Usage
@@ -66,20 +70,40 @@ from penstock.contract.options import (
 if TYPE_CHECKING:
     from penstock.config.settings import Config
     from penstock.gateway import Engine, ProviderHealth, ask, open
+    from penstock.generators.content import StringGenerator
+    from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
+    from penstock.generators.embeddings import EmbeddingGenerator
+    from penstock.generators.functions import Tool, tool
+    from penstock.generators.stream import GeneratorStream
+    from penstock.generators.structured import StructuredGenerator
+    from penstock.standalone import embedding_generator, string_generator, structured_generator
     from penstock.streaming.handle import StreamHandle
 
 # Loaded at first use: they bring asyncio and pydantic, which a mere import should not pay for.
 _LAZY = {
     "Config": "penstock.config.settings",
+    "EmbeddingGenerator": "penstock.generators.embeddings",
     "Engine": "penstock.gateway",
+    "GeneratorStream": "penstock.generators.stream",
+    "MessageType": "penstock.generators.contexts",
+    "PromptContext": "penstock.generators.contexts",
+    "PromptContextProvider": "penstock.generators.contexts",
     "ProviderHealth": "penstock.gateway",
     "StreamHandle": "penstock.streaming.handle",
+    "StringGenerator": "penstock.generators.content",
+    "StructuredGenerator": "penstock.generators.structured",
+    "Tool": "penstock.generators.functions",
     "ask": "penstock.gateway",
+    "embedding_generator": "penstock.standalone",
     "open": "penstock.gateway",
+    "string_generator": "penstock.standalone",
+    "structured_generator": "penstock.standalone",
+    "tool": "penstock.generators.functions",
 }
 
 __all__ = [
     "AllTargetsFailed",
+    "AnswerRejected",
     "Audio",
     "AuthenticationFailed",
     "BudgetExceeded",
@@ -92,19 +116,25 @@ __all__ = [
     "Content",
     "ContentRejected",
     "ContextLengthExceeded",
+    "EmbeddingGenerator",
     "EmbeddingResult",
     "Engine",
     "Error",
+    "GeneratorStream",
     "Image",
     "InvalidRequest",
     "MalformedResponse",
     "Message",
+    "MessageType",
     "Metadata",
     "ModelNotFound",
     "ModelPreferences",
     "OutputSchema",
     "PenstockError",
     "Problem",
+    "PromptContext",
+    "PromptContextFailed",
+    "PromptContextProvider",
     "ProviderHealth",
     "ProviderTimeout",
     "ProviderUnavailable",
@@ -118,12 +148,17 @@ __all__ = [
     "StreamEvent",
     "StreamHandle",
     "StreamInterrupted",
+    "StringGenerator",
+    "StructuredGenerator",
     "StructuredOutputInvalid",
     "Text",
+    "Tool",
     "ToolChoice",
     "ToolDefinition",
+    "ToolEnded",
     "ToolFailed",
     "ToolResult",
+    "ToolStarted",
     "ToolUse",
     "ToolUseDelta",
     "UnsupportedOption",
@@ -132,9 +167,13 @@ __all__ = [
     "ask",
     "assistant",
     "audio",
+    "embedding_generator",
     "image",
     "open",
+    "string_generator",
+    "structured_generator",
     "system",
+    "tool",
     "user",
 ]
 

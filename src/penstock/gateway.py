@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import weakref
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Unpack, cast, overload
+from typing import Any, Literal, TypeVar, Unpack, cast, overload
 
 import msgspec
 
 from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest
 from penstock.contract.ports import ModelInfo, Provider, Target
 from penstock.contract.requests import (
@@ -26,6 +27,9 @@ from penstock.contract.requests import (
 )
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.validate import Limits
+from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
+from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
+from penstock.generators.structured import StructuredGenerator
 from penstock.pool.failover import FailoverPool
 from penstock.providers.credentials import Secret
 from penstock.providers.http import HttpTransport, TransportSettings
@@ -33,6 +37,7 @@ from penstock.providers.registry import ProviderSettings, build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.streaming.handle import StreamHandle
 
+T = TypeVar("T")
 ASK_MAX_TOKENS = 512
 """What `ask` allows an answer, as it is the one call that does not require a limit."""
 EMBEDDING_MODEL = "embedded/wordllama"
@@ -52,15 +57,23 @@ class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
 class Engine:
     """One pipeline with its providers; made by `penstock.open()`."""
 
-    def __init__(self, config: Config, *, model_files: bool = True) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        model_files: bool = True,
+        transport: HttpTransport | None = None,
+    ) -> None:
         """Builds the stages; nothing is connected, loaded or started before it is needed.
 
         `model_files` says whether a request may name a model file by its path. A gateway says no:
-        its callers have no business with the files of its machine.
+        its callers have no business with the files of its machine. A `transport` that is given is
+        shared with others and closed by whoever made it.
         """
         self.config = config
         pool = config.pool
-        self._transport = HttpTransport(
+        self._owns_transport = transport is None
+        self._transport = transport or HttpTransport(
             TransportSettings(
                 connect_timeout_s=pool.connect_timeout_s,
                 response_timeout_s=pool.request_timeout_s,
@@ -128,13 +141,52 @@ class Engine:
         model: str | None = None,
         dimensions: int | None = None,
         timeout: float | None = None,
+        ignore_invalid_options: bool = False,
     ) -> EmbeddingResult:
         """A vector for each text; there is no failover, as models' vectors do not compare."""
         request = build_embedding_request(
-            texts, model=model or EMBEDDING_MODEL, dimensions=dimensions, timeout=timeout
+            texts,
+            model=model or EMBEDDING_MODEL,
+            dimensions=dimensions,
+            timeout=timeout,
+            ignore_invalid_options=ignore_invalid_options,
         )
         target = self._targets.resolve(request.model)[0]
         return await self._pipeline.embed(self.provider(target.provider), target, request)
+
+    def string_generator(
+        self, prompt: Prompt, **options: Unpack[GeneratorOptions]
+    ) -> StringGenerator:
+        """A generator of text whose every call goes through this engine."""
+        return StringGenerator(self, prompt, options)
+
+    @overload
+    def structured_generator(
+        self, output: type[T], prompt: Prompt, **options: Unpack[GeneratorOptions]
+    ) -> StructuredGenerator[T]: ...
+    @overload
+    def structured_generator(
+        self, output: Any, prompt: Prompt, **options: Unpack[GeneratorOptions]
+    ) -> StructuredGenerator[Any]: ...
+    def structured_generator(
+        self, output: Any, prompt: Prompt, **options: Unpack[GeneratorOptions]
+    ) -> StructuredGenerator[Any]:
+        """A generator of values of this type whose every call goes through this engine."""
+        return StructuredGenerator(self, output, prompt, options)
+
+    def embedding_generator(self, **options: Unpack[EmbeddingOptions]) -> EmbeddingGenerator:
+        """A generator of vectors whose every call goes through this engine."""
+        return EmbeddingGenerator(self, options)
+
+    def max_output(self, model: str | None = None) -> int | None:
+        """The most tokens that every target of this model can answer with; None if unknown."""
+        known: list[int] = []
+        for target in self.targets(model):
+            # A target that cannot be reached at all sets no limit: the pool will pass it over.
+            with contextlib.suppress(ConfigurationError):
+                limit = self.provider(target.provider).capabilities(target.model).max_output
+                known += [limit] if limit is not None else []
+        return min(known, default=None)
 
     def targets(self, model: str | None = None) -> Sequence[Target]:
         """What serves this model; raises ModelNotFound with the nearest name."""
@@ -175,7 +227,8 @@ class Engine:
         for provider in self._providers.values():
             await provider.aclose()
         self._providers.clear()
-        await self._transport.aclose()
+        if self._owns_transport:
+            await self._transport.aclose()
 
     async def __aenter__(self) -> Engine:
         """`async with penstock.open() as engine:`."""

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.conformance.behaviour import Behaviour
-from tests.conformance.checks import answers, control, errors, faults, requests, services, tools
+from tests.conformance.checks import (
+    answers,
+    control,
+    errors,
+    faults,
+    generators,
+    requests,
+    services,
+    tools,
+)
 
 SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
     "Answers": (
@@ -152,6 +161,61 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
         Behaviour("tool-forced", "One tool is forced", tools.forced, tools.forced_live),
         Behaviour("tool-required", "Some tool is required", tools.required, tools.required_live),
         Behaviour("tool-none", "Tools are forbidden", tools.forbidden, tools.forbidden_live),
+    ),
+    "Generators": (
+        Behaviour("generator", "A text, again and again", generators.text, generators.text_live),
+        Behaviour(
+            "generator-stream", "A text while it is made", generators.stream, generators.stream_live
+        ),
+        Behaviour(
+            "generator-contexts",
+            "Prompt contexts",
+            generators.contexts,
+            generators.contexts_live,
+        ),
+        Behaviour("typed", "A value of a type", generators.typed, generators.typed_live),
+        Behaviour(
+            "typed-stream",
+            "A value while it is made",
+            generators.typed_stream,
+            generators.typed_stream_live,
+        ),
+        Behaviour("typed-null", "Null for what is left out is no value", generators.absent_as_null),
+        Behaviour(
+            "typed-root",
+            "A type that is no object",
+            generators.wrapped,
+            generators.wrapped_live,
+        ),
+        Behaviour(
+            "typed-repair", "An answer that does not fit is asked for again", generators.repaired
+        ),
+        Behaviour(
+            "typed-repair-stream",
+            "The same in a stream, which says so",
+            generators.repaired_in_stream,
+        ),
+        Behaviour(
+            "typed-invalid", "One that never fits is an error with its text", generators.invalid
+        ),
+        Behaviour(
+            "generator-tools",
+            "Tools are called until there is an answer",
+            generators.tool_loop,
+            generators.tool_loop_live,
+        ),
+        Behaviour(
+            "generator-tools-stream",
+            "Tools in a stream, with their beginnings and ends",
+            generators.tool_loop_stream,
+            generators.tool_loop_live,
+        ),
+        Behaviour("typed-tools", "A value of a type, after tools", generators.typed_with_tools),
+        Behaviour(
+            "generator-rounds",
+            "After the last round of tools comes an answer",
+            generators.rounds_end,
+        ),
     ),
     "Control": (
         Behaviour(

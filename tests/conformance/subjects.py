@@ -321,6 +321,14 @@ EMBEDDED = Subject(
         "parallel-switch": NotApplicable(
             "An answer holds one call at most.", refuses=("parallel_tools",)
         ),
+        **_absent(
+            "An answer under a grammar fits its schema: there is nothing to mend.",
+            *("typed-null", "typed-repair", "typed-repair-stream", "typed-invalid"),
+        ),
+        **_absent(
+            "What a real model says after its tools is not known beforehand.",
+            *("typed-tools", "generator-rounds"),
+        ),
         **_absent("It takes any number of texts at once.", "embedding-split"),
     },
 )

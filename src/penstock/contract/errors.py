@@ -14,6 +14,7 @@ PenstockError
 │   ├── StreamInterrupted      the stream ended before its terminal event; `partial` is its text
 │   └── MalformedResponse      it answered with something that is not its own protocol
 ├── StructuredOutputInvalid    the answer does not fit the asked-for type; `raw` holds it
+├── PromptContextFailed        a provider of prompt contexts raised or ran out of time
 ├── ToolFailed                 a tool raised, timed out or does not exist
 ├── BudgetExceeded             the request would cost more than a budget has left
 ├── SamplingRejected           an approver said no
@@ -206,6 +207,10 @@ class StructuredOutputInvalid(PenstockError):
         """Keep the raw answer for inspection."""
         super().__init__(message, provider=provider, model=model)
         self.raw = raw
+
+
+class PromptContextFailed(PenstockError):
+    """A provider of prompt contexts raised, ran out of time or gave something unusable."""
 
 
 class ToolFailed(PenstockError):

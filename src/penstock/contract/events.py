@@ -6,8 +6,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import PenstockError, Problem
 from penstock.contract.exchange import Reply, Result
+from penstock.contract.messages import Audio, Image, JSONObject, Text
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False, tag="chunk"):
@@ -34,6 +35,27 @@ class ToolUseDelta(msgspec.Struct, frozen=True, gc=False, tag="tool_use"):
     arguments: str = ""
 
 
+class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
+    """A tool is being called, and not by the reader of the stream.
+
+    `server` names the MCP server whose tool it is.
+    """
+
+    id: str
+    name: str
+    input: JSONObject
+    server: str = ""
+
+
+class ToolEnded(msgspec.Struct, frozen=True, tag="tool_ended"):
+    """A tool has answered; the id is that of its `ToolStarted`."""
+
+    id: str
+    name: str
+    is_error: bool = False
+    content: tuple[Text | Image | Audio, ...] = ()
+
+
 class Finished(msgspec.Struct, frozen=True):
     """A provider's terminal event; the engine turns its reply into `Complete`."""
 
@@ -56,6 +78,19 @@ class Cancelled(msgspec.Struct, frozen=True):
     """The stream was cancelled; nothing follows."""
 
 
-Delta: TypeAlias = Chunk | ReasoningDelta | ToolUseDelta
+Delta: TypeAlias = Chunk | ReasoningDelta | ToolUseDelta | ToolStarted | ToolEnded
 ProviderEvent: TypeAlias = Delta | Finished
 StreamEvent: TypeAlias = Delta | Complete | Error | Cancelled
+
+
+class AnswerRejected(msgspec.Struct, frozen=True, tag="answer_rejected"):
+    """The answer does not fit the type that a generator wants: its text is void, a new one follows.
+
+    Only streams of structured generators have it, once at most.
+    """
+
+    problems: tuple[Problem, ...]
+
+
+GeneratorEvent: TypeAlias = StreamEvent | AnswerRejected
+"""What the stream of a generator consists of."""

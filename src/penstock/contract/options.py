@@ -47,6 +47,19 @@ class OutputSchema(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = "answer"
     description: str = ""
     strict: bool = True
+    prompted: bool = False
+    """Whether a model without a schema mode may be asked for it in the prompt: then nothing but the
+    caller's own validation makes the answer fit."""
+
+    @property
+    def instruction(self) -> str:
+        """The schema in words, for where it can only be asked for in the prompt."""
+        about = f" ({self.description})" if self.description else ""
+        return (
+            f"When you give your final answer{about}, it must be one JSON value that fits the JSON "
+            "Schema below, without any other text around it and without a code fence.\n"
+            f"{msgspec.json.encode(self.schema).decode()}"
+        )
 
 
 class ModelPreferences(msgspec.Struct, frozen=True, omit_defaults=True):

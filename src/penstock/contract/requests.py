@@ -83,14 +83,25 @@ def _message(value: Any) -> Any:
 
 
 def build_embedding_request(
-    texts: Sequence[str], *, model: str, dimensions: int | None, timeout: float | None
+    texts: Sequence[str],
+    *,
+    model: str,
+    dimensions: int | None,
+    timeout: float | None,
+    ignore_invalid_options: bool = False,
 ) -> EmbeddingRequest:
     """One request out of texts and options; raises InvalidRequest when a type is wrong."""
     if isinstance(texts, str):
         # It is a sequence of strings to Python, and would become a vector for each letter.
         raise InvalidRequest.of([Problem("texts", "is a single text; give a list of texts")])
-    fields: dict[str, Any] = {"texts": tuple(texts), "model": model, "dimensions": dimensions}
-    return _convert({**fields, "timeout": timeout}, EmbeddingRequest)
+    fields: dict[str, Any] = {
+        "texts": tuple(texts),
+        "model": model,
+        "dimensions": dimensions,
+        "timeout": timeout,
+        "ignore_invalid_options": ignore_invalid_options,
+    }
+    return _convert(fields, EmbeddingRequest)
 
 
 def _convert(fields: dict[str, Any], kind: type[T]) -> T:

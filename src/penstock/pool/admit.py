@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.contract.errors import UnsupportedOption
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.messages import Audio, Content, Image, ToolResult
+from penstock.contract.messages import Audio, Content, Image, Text, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 
@@ -32,6 +32,7 @@ def admit(
     Raises UnsupportedOption naming all of them, unless the request says `ignore_invalid_options`.
     Content that the model cannot take (pictures, sounds) is never dropped: it is the question.
     """
+    request = _schema_in_prompt(request, able)
     content = _unsupported_content(request, able)
     options = _unsupported_options(request, able)
     if content or (options and not request.ignore_invalid_options):
@@ -84,6 +85,19 @@ def _unsupported_options(request: SamplingRequest, able: Capabilities) -> tuple[
         ("reasoning_level", _wants_reasoning(request) and not able.reasoning),
     )
     return tuple(dict.fromkeys(name for name, refused in checks if refused))
+
+
+def _schema_in_prompt(request: SamplingRequest, able: Capabilities) -> SamplingRequest:
+    """With the schema as an instruction, where the model has no mode for it and that will do."""
+    schema = request.output_schema
+    if schema is None or able.output_schema or not schema.prompted:
+        return request
+    system = "\n\n".join(filter(None, (request.system_prompt, schema.instruction)))
+    if able.system_prompt:
+        return msgspec.structs.replace(request, output_schema=None, system_prompt=system)
+    *earlier, last = request.messages
+    asked = msgspec.structs.replace(last, content=(*last.content, Text(schema.instruction)))
+    return msgspec.structs.replace(request, output_schema=None, messages=(*earlier, asked))
 
 
 def _wants_reasoning(request: SamplingRequest) -> bool:

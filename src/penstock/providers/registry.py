@@ -42,19 +42,13 @@ class ProviderKind:
     """The settings that only this kind knows."""
     unasked: bool = True
     """Whether `kind/model` works without any configuration."""
+    model: str = ""
+    """What a generator uses that names this provider and no model."""
+    embedding_model: str = ""
 
 
-def _chat(
-    name: str, title: str, url: str, *key_variables: str, url_variables: tuple[str, ...] = ()
-) -> ProviderKind:
-    return ProviderKind(
-        name,
-        title,
-        dialect="openai_chat",
-        url=url,
-        key_variables=key_variables,
-        url_variables=url_variables,
-    )
+def _chat(name: str, title: str, url: str, *key_variables: str) -> ProviderKind:
+    return ProviderKind(name, title, dialect="openai_chat", url=url, key_variables=key_variables)
 
 
 KINDS: Mapping[str, ProviderKind] = {
@@ -68,6 +62,7 @@ KINDS: Mapping[str, ProviderKind] = {
             key_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
             url_variables=("ANTHROPIC_BASE_URL",),
             options=("api_version",),
+            model="claude-haiku-5-5",
         ),
         ProviderKind(
             "bedrock",
@@ -75,18 +70,24 @@ KINDS: Mapping[str, ProviderKind] = {
             dialect="bedrock",
             url_variables=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
             options=("region", "profile"),
+            model="global.anthropic.claude-haiku-5-5",
+            embedding_model="amazon.titan-embed-text-v2:0",
         ),
         ProviderKind(
             "embedded",
             "the bundled model, in this process",
             local="embedded.provider:EmbeddedProvider",
             options=("model_path", "threads", "context"),
+            model="default",
+            embedding_model="wordllama",
         ),
         ProviderKind(
             "fake",
             "scripted answers, for tests",
             local="fake.provider:FakeProvider",
             unasked=False,
+            model="echo",
+            embedding_model="echo",
         ),
         ProviderKind(
             "gemini",
@@ -95,6 +96,8 @@ KINDS: Mapping[str, ProviderKind] = {
             url="https://generativelanguage.googleapis.com",
             key_variables=("GEMINI_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
             options=("api_version",),
+            model="gemini-3.8-flash",
+            embedding_model="gemini-embedding-2",
         ),
         ProviderKind(
             "ollama",
@@ -103,6 +106,7 @@ KINDS: Mapping[str, ProviderKind] = {
             # Its address is read from the environment; a key is wanted by the cloud only.
             key_variables=("OLLAMA_API_KEY",),
             options=("context",),
+            embedding_model="nomic-embed-text",
         ),
         ProviderKind(
             "openai",
@@ -111,13 +115,18 @@ KINDS: Mapping[str, ProviderKind] = {
             url="https://api.openai.com/v1",
             key_variables=("OPENAI_API_KEY",),
             url_variables=("OPENAI_BASE_URL",),
+            model="gpt-6-luna",
+            embedding_model="text-embedding-3-small",
         ),
-        _chat(
+        ProviderKind(
             "openai-chat",
             "OpenAI Chat Completions, and every compatible server by its url",
-            "https://api.openai.com/v1",
-            "OPENAI_API_KEY",
+            dialect="openai_chat",
+            url="https://api.openai.com/v1",
+            key_variables=("OPENAI_API_KEY",),
             url_variables=("OPENAI_BASE_URL",),
+            model="gpt-6-luna",
+            embedding_model="text-embedding-3-small",
         ),
         _chat("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
         _chat("deepinfra", "DeepInfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),

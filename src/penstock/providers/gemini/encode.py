@@ -17,7 +17,7 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.contract.messages import JSONObject, Message
-from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
+from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
 from penstock.providers.gemini.address import method, write_json
 from penstock.providers.gemini.catalogue import LEVELS
@@ -85,17 +85,8 @@ def _system_text(request: SamplingRequest) -> str:
     texts = [request.system_prompt or ""]
     texts += [message.text for message in request.messages if message.role == "system"]
     if request.tools and request.output_schema is not None:
-        texts.append(_schema_instruction(request.output_schema))
+        texts.append(request.output_schema.instruction)
     return "\n\n".join(filter(None, texts))
-
-
-def _schema_instruction(output: OutputSchema) -> str:
-    about = f" ({output.description})" if output.description else ""
-    return (
-        f"When you give your final answer{about}, it must be one JSON value that fits the JSON "
-        "Schema below, without any other text around it and without a code fence.\n"
-        f"{write_json(output.schema).decode()}"
-    )
 
 
 def _generation_config(request: SamplingRequest, profile: ModelProfile) -> JSONObject:

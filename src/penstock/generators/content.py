@@ -1,0 +1,187 @@
+"""Generators of text: what they share with those of structured values, and the plain one."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, cast
+
+import msgspec
+
+from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.events import Complete, Delta, GeneratorEvent, StreamEvent
+from penstock.contract.exchange import Metadata, Result, SamplingRequest
+from penstock.contract.messages import Content, JSONObject, Message, user
+from penstock.contract.options import ModelPreferences, ReasoningLevel, ToolChoice
+from penstock.contract.requests import RequestOptions, build_request
+from penstock.generators import contexts
+from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
+from penstock.generators.conversation import Ask, Conversation, LoopLimits, RunnableTool
+from penstock.generators.functions import tool
+from penstock.generators.stream import GeneratorStream, Settled
+from penstock.streaming.handle import StreamHandle
+
+T = TypeVar("T")
+Prompt: TypeAlias = str | Content | Sequence[str | Content]
+"""A text, or texts with pictures and sounds between them."""
+
+DEFAULT_MAX_TOKENS = 4096
+"""What an answer may take when nothing is said; thinking counts too."""
+_LOOP_OPTIONS = {
+    "max_tool_rounds": "max_rounds",
+    "tool_timeout": "timeout_s",
+    "max_parallel_tools": "concurrency",
+    "max_tool_result_bytes": "result_bytes",
+    "tool_errors": "errors",
+}
+
+
+class GeneratorOptions(TypedDict, total=False):
+    """The keyword arguments of generators; every one may be left out."""
+
+    model: str | None
+    system_prompt: str | None
+    temperature: float | None
+    max_tokens: int
+    stop_sequences: Sequence[str]
+    reasoning_level: ReasoningLevel | None
+    model_preferences: ModelPreferences | None
+    tools: Sequence[RunnableTool | Callable[..., Any]]
+    tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
+    parallel_tools: bool | None
+    metadata: JSONObject
+    timeout: float | None
+    ignore_invalid_options: bool
+    max_tool_rounds: int
+    tool_timeout: float
+    max_parallel_tools: int
+    max_tool_result_bytes: int
+    tool_errors: Literal["return", "raise"]
+    context_timeout: float
+
+
+class Sampler(Protocol):
+    """What a generator needs of an engine."""
+
+    async def create_message(self, messages: SamplingRequest, /) -> Result:
+        """The whole answer."""
+        ...
+
+    async def create_message_stream(self, messages: SamplingRequest, /) -> StreamHandle:
+        """The answer while it is made."""
+        ...
+
+    def max_output(self, model: str | None = None, /) -> int | None:
+        """The most tokens that the model can answer with; None if unknown."""
+        ...
+
+
+class ContentGenerator(ABC, Generic[T]):
+    """A prompt that can be answered again and again, by several tasks at once.
+
+    Each call has a conversation of its own; contexts that are added later hold for later calls.
+    """
+
+    def __init__(self, sampler: Sampler, prompt: Prompt, options: GeneratorOptions) -> None:
+        """Raises InvalidRequest at once for a blank prompt and for bad options."""
+        self._sampler = sampler
+        given: dict[str, Any] = dict(options)
+        self._context_timeout: float = given.pop("context_timeout", 30.0)
+        self._limits = _limits(given)
+        self._tools = tuple(_runnable(each) for each in given.pop("tools", ()))
+        if "max_tokens" not in given:
+            limit = sampler.max_output(given.get("model"))
+            given["max_tokens"] = min(DEFAULT_MAX_TOKENS, limit or DEFAULT_MAX_TOKENS)
+        self._request = build_request(_turn(prompt), cast(RequestOptions, given))
+        self._contexts: list[PromptContext] = []
+        self._providers: list[PromptContextProvider] = []
+        _check_names(self._tools)
+
+    def add_prompt_context(
+        self, message_type: MessageType | Literal["system", "human", "assistant"], content: str
+    ) -> None:
+        """Send this text along with the prompt from now on; the order is that of `contexts`."""
+        self._contexts.append(contexts.context(message_type, content))
+
+    def add_prompt_context_provider(self, provider: PromptContextProvider) -> None:
+        """Ask `provider.generate_context()` for texts to send along, anew for each call."""
+        self._providers.append(provider)
+
+    async def generate(self) -> tuple[T, Metadata]:
+        """The answer, and what there is to know about it."""
+        async with contextlib.aclosing(self._settle(self._whole)) as events:
+            async for event in events:
+                if isinstance(event, Settled):
+                    return event.value, event.result.metadata
+        raise RuntimeError("a conversation ended without an answer")
+
+    def stream(self) -> GeneratorStream[T]:
+        """The answer while it is made: an async iterator of events, and a context manager."""
+        return GeneratorStream(self._settle(self._streamed))
+
+    @abstractmethod
+    def _settle(self, ask: Ask) -> AsyncGenerator[GeneratorEvent | Settled[T], None]:
+        """One conversation: its events, and last the value."""
+
+    async def _conversation(self, ask: Ask) -> Conversation:
+        found = [*self._contexts, *await contexts.gather(self._providers, self._context_timeout)]
+        system, messages = contexts.merged(
+            self._request.system_prompt, found, self._request.messages[0]
+        )
+        request = msgspec.structs.replace(self._request, system_prompt=system, messages=messages)
+        return Conversation(ask, request, self._tools, self._limits)
+
+    async def _whole(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
+        yield Complete(await self._sampler.create_message(request))
+
+    async def _streamed(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
+        async with await self._sampler.create_message_stream(request) as stream:
+            async for event in stream:
+                yield event
+
+
+class StringGenerator(ContentGenerator[str]):
+    """Answers a prompt with text."""
+
+    async def _settle(self, ask: Ask) -> AsyncGenerator[Delta | Settled[str], None]:
+        conversation = await self._conversation(ask)
+        async with contextlib.aclosing(conversation.run()) as events:
+            async for event in events:
+                yield event
+        yield Settled(conversation.result.text, conversation.result)
+
+
+def _turn(prompt: Prompt) -> Message:
+    parts = (prompt,) if isinstance(prompt, str | msgspec.Struct) else tuple(prompt)
+    blank = all(isinstance(part, str) and not part.strip() for part in parts)
+    if blank:
+        raise InvalidRequest.of([Problem("prompt", "is blank; say what is to be generated")])
+    return user(*cast(Iterable[str | Content], parts))
+
+
+def _limits(options: dict[str, Any]) -> LoopLimits:
+    given = {field: options.pop(name) for name, field in _LOOP_OPTIONS.items() if name in options}
+    wrong = [
+        Problem(name, f"is {given[field]!r}; it must be more than 0")
+        for name, field in _LOOP_OPTIONS.items()
+        if field in given and field != "errors" and not given[field] > 0
+    ]
+    if given.get("errors", "return") not in ("return", "raise"):
+        wrong.append(Problem("tool_errors", f"is {given['errors']!r}; say 'return' or 'raise'"))
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return LoopLimits(**given)
+
+
+def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
+    if hasattr(given, "definition"):
+        return cast(RunnableTool, given)
+    return tool(cast(Callable[..., Any], given))
+
+
+def _check_names(tools: Sequence[RunnableTool]) -> None:
+    names = [each.definition.name for each in tools]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequest.of([Problem("tools", f"{name!r} is there twice") for name in twice])

@@ -1,0 +1,256 @@
+"""The tool loop: ask, call what the model wants called, ask again, until it answers.
+
+There is this one loop for all providers, for whole answers and for streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from penstock.contract.errors import (
+    PenstockError,
+    ProviderTimeout,
+    RequestCancelled,
+    ToolFailed,
+)
+from penstock.contract.events import (
+    Cancelled,
+    Complete,
+    Delta,
+    Error,
+    StreamEvent,
+    ToolEnded,
+    ToolStarted,
+)
+from penstock.contract.exchange import Metadata, Result, SamplingRequest
+from penstock.contract.messages import JSONObject, Message, ToolResult, ToolUse
+from penstock.contract.options import ToolChoice, ToolDefinition
+from penstock.generators.answer_type import AnswerMismatch
+from penstock.generators.tool_results import UnusableResult, failure_of, result_of
+
+Ask: TypeAlias = Callable[[SamplingRequest], AsyncGenerator[StreamEvent, None]]
+"""Sends one request; gives deltas, if it streams, and one terminal event."""
+
+
+_ANSWER_NOW = "There are no more tools: answer now, with what you know."
+
+
+class RunnableTool(Protocol):
+    """A tool as the loop needs it."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """What the model is told."""
+        ...
+
+    @property
+    def timeout(self) -> float | None:
+        """Its own limit in seconds, above that of the loop."""
+        ...
+
+    async def run(self, arguments: JSONObject) -> Any:
+        """What it gives; raises AnswerMismatch when the arguments do not fit."""
+        ...
+
+
+class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a model and its tools may go."""
+
+    max_rounds: int = 16
+    """How often tools may be called; after that the model must answer without."""
+    timeout_s: float = 60.0
+    concurrency: int = 8
+    result_bytes: int = 1_000_000
+    errors: Literal["return", "raise"] = "return"
+    """Whether a failed tool is told to the model, or raised as ToolFailed."""
+
+
+class Conversation:
+    """One run of a generator; adds up what its rounds take."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        request: SamplingRequest,
+        tools: Sequence[RunnableTool] = (),
+        limits: LoopLimits | None = None,
+    ) -> None:
+        """Nothing is asked before `run`."""
+        self._ask = ask
+        self._tools: Mapping[str, RunnableTool] = {tool.definition.name: tool for tool in tools}
+        self._limits = limits or LoopLimits()
+        self._request = msgspec.structs.replace(
+            request, tools=tuple(tool.definition for tool in tools)
+        )
+        self._started = time.perf_counter()
+        self._spent: Metadata | None = None
+        self._rounds = 0
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """The last answer, with the metadata of all rounds together."""
+        if self._result is None or self._spent is None:
+            raise RuntimeError("nothing has been answered yet")
+        elapsed = round((time.perf_counter() - self._started) * 1000)
+        metadata = msgspec.structs.replace(
+            self._spent, latency_ms=elapsed, tool_rounds=self._rounds
+        )
+        return msgspec.structs.replace(self._result, metadata=metadata)
+
+    def say(self, *messages: Message) -> None:
+        """Go on with these turns when `run` is called again; tools are not offered any more."""
+        self._request = msgspec.structs.replace(
+            self._request,
+            messages=(*self._request.messages, *messages),
+            tool_choice=ToolChoice("none") if self._tools else None,
+        )
+
+    async def run(self) -> AsyncGenerator[Delta, None]:
+        """Until the model answers without a tool; then `result` has the answer."""
+        while True:
+            async with contextlib.aclosing(self._round()) as deltas:
+                async for event in deltas:
+                    yield event
+            uses = self.result.tool_uses
+            if not uses:
+                return
+            if self._request.tool_choice == ToolChoice("none"):
+                raise self._located(
+                    ToolFailed(f"the model asks for tools after {self._rounds} rounds of them")
+                )
+            self._rounds += 1
+            results: dict[str, ToolResult] = {}
+            async with contextlib.aclosing(self._call(uses, results)) as happenings:
+                async for event in happenings:
+                    yield event
+            self._go_on(Message("user", tuple(results[use.id] for use in uses)))
+
+    def _go_on(self, answered: Message) -> None:
+        choice = self._request.tool_choice
+        system = self._request.system_prompt
+        if self._rounds >= self._limits.max_rounds:
+            # In words too, because not every API can forbid tools that its history holds.
+            choice = ToolChoice("none")
+            system = f"{system}\n\n{_ANSWER_NOW}" if system else _ANSWER_NOW
+        elif choice is not None and choice.mode in ("required", "tool"):
+            # It has been obeyed. Obeyed again in each round, it would never let an answer come.
+            choice = None
+        self._request = msgspec.structs.replace(
+            self._request,
+            messages=(*self._request.messages, self.result.message, answered),
+            tool_choice=choice,
+            system_prompt=system,
+        )
+
+    async def _round(self) -> AsyncGenerator[Delta, None]:
+        request = msgspec.structs.replace(self._request, timeout=self._time_left())
+        async with contextlib.aclosing(self._ask(request)) as events:
+            async for event in events:
+                if isinstance(event, Complete):
+                    self._result = event.result
+                    self._spent = _added(self._spent, event.result.metadata)
+                elif isinstance(event, Error):
+                    raise event.error
+                elif isinstance(event, Cancelled):
+                    raise RequestCancelled("the request was cancelled")
+                else:
+                    yield event
+
+    def _time_left(self) -> float | None:
+        limit = self._request.timeout
+        if limit is None:
+            return None
+        left = limit - (time.perf_counter() - self._started)
+        if left <= 0:
+            raise self._located(
+                ProviderTimeout(f"no whole answer within the request's own limit of {limit:g} s")
+            )
+        return left
+
+    def _located(self, error: PenstockError) -> PenstockError:
+        if self._spent is None:
+            return error
+        return error.located(
+            provider=self._spent.provider,
+            model=self._spent.model,
+            request_id=self._spent.request_id,
+        )
+
+    async def _call(
+        self, uses: Sequence[ToolUse], results: dict[str, ToolResult]
+    ) -> AsyncGenerator[Delta, None]:
+        happened: asyncio.Queue[Delta | PenstockError] = asyncio.Queue()
+        gate = asyncio.Semaphore(self._limits.concurrency)
+
+        async def call(use: ToolUse) -> None:
+            async with gate:
+                happened.put_nowait(ToolStarted(use.id, use.name, use.input))
+                try:
+                    result = await self._result_of(use)
+                except PenstockError as error:
+                    happened.put_nowait(error)
+                    return
+            results[use.id] = result
+            happened.put_nowait(ToolEnded(use.id, use.name, result.is_error, result.content))
+
+        tasks = [asyncio.create_task(call(use)) for use in uses]
+        try:
+            while len(results) < len(uses) or not happened.empty():
+                event = await happened.get()
+                if isinstance(event, PenstockError):
+                    raise event
+                yield event
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _result_of(self, use: ToolUse) -> ToolResult:
+        tool = self._tools.get(use.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return self._failed(use, f"there is no tool {use.name!r}; there are: {known}")
+        limit = tool.timeout or self._limits.timeout_s
+        left = self._time_left()
+        clock = asyncio.timeout(limit if left is None else min(limit, left))
+        try:
+            async with clock:
+                value = await tool.run(use.input)
+            return result_of(use.id, value, self._limits.result_bytes)
+        except AnswerMismatch as mismatch:
+            return self._failed(use, f"the arguments do not fit: {mismatch}", mismatch)
+        except UnusableResult as unusable:
+            return self._failed(use, f"the tool gave {unusable}", unusable)
+        except Exception as error:  # noqa: BLE001 - it is the user's code: it may raise anything
+            if isinstance(error, TimeoutError) and clock.expired():
+                return self._failed(use, f"the tool took longer than {limit:g} s", error)
+            return self._failed(use, f"{type(error).__name__}: {error}", error)
+
+    def _failed(self, use: ToolUse, reason: str, cause: Exception | None = None) -> ToolResult:
+        if self._limits.errors == "raise":
+            error = self._located(ToolFailed(f"the tool {use.name!r} failed: {reason}"))
+            raise error from cause
+        return failure_of(use.id, reason)
+
+
+def _added(earlier: Metadata | None, later: Metadata) -> Metadata:
+    """What both rounds took; the rest is that of the later one."""
+    if earlier is None:
+        return later
+    costs = (earlier.cost_nanos, later.cost_nanos)
+    return msgspec.structs.replace(
+        later,
+        first_token_ms=earlier.first_token_ms,
+        usage=earlier.usage + later.usage,
+        api_calls=earlier.api_calls + later.api_calls,
+        attempts=earlier.attempts + later.attempts,
+        cost_nanos=None if None in costs else sum(cost or 0 for cost in costs),
+        dropped_options=tuple(dict.fromkeys((*earlier.dropped_options, *later.dropped_options))),
+    )

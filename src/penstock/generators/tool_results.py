@@ -1,0 +1,92 @@
+"""What a tool gives back, as the model is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias, cast
+
+import msgspec
+import pydantic_core
+
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.media import image
+from penstock.contract.messages import Audio, Image, JSONObject, Text, ToolResult
+
+ResultPart: TypeAlias = Text | Image | Audio
+
+
+class UnusableResult(Exception):
+    """The tool gave something that no model can be told; the message says what and why."""
+
+
+def result_of(call_id: str, value: Any, limit_bytes: int) -> ToolResult:
+    """The result of a call that went well; raises UnusableResult.
+
+    Text goes as it is, pictures and sounds as such, bytes if they are a picture, and everything
+    else as JSON; an object is kept as structured content too.
+    """
+    if isinstance(value, ToolResult):
+        return _within(msgspec.structs.replace(value, tool_use_id=call_id), limit_bytes)
+    parts = _parts(value)
+    structured: JSONObject | None = None
+    if parts is None:
+        if len(encoded := _as_json(value)) > limit_bytes:
+            raise _too_large(len(encoded), limit_bytes)
+        parts = (Text(encoded.decode()),)
+        if encoded.startswith(b"{"):
+            structured = msgspec.json.decode(encoded)
+    return _within(ToolResult(call_id, parts, structured), limit_bytes)
+
+
+def failure_of(call_id: str, reason: str) -> ToolResult:
+    """The result of a call that went wrong, so that the model can do better."""
+    return ToolResult(call_id, (Text(reason),), is_error=True)
+
+
+def _parts(value: Any) -> tuple[ResultPart, ...] | None:
+    """The value as parts of a message; None where JSON says it best."""
+    if isinstance(value, str):
+        return (Text(value),)
+    if isinstance(value, Text | Image | Audio):
+        return (value,)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raw = bytes(cast(bytes, value))
+        try:
+            return (image(raw),)
+        except InvalidRequest as error:
+            raise UnusableResult(
+                f"{len(raw):,} bytes that are no picture; return text, JSON-able values, "
+                "penstock.image(...) or penstock.audio(...)"
+            ) from error
+    if isinstance(value, list | tuple) and value:
+        items = cast(Iterable[Any], value)
+        if any(isinstance(item, Text | Image | Audio) for item in items):
+            return tuple(part for item in items for part in _parts(item) or (_json_part(item),))
+    return None
+
+
+def _json_part(value: Any) -> Text:
+    return Text(_as_json(value).decode())
+
+
+def _as_json(value: Any) -> bytes:
+    try:
+        return pydantic_core.to_json(value, fallback=msgspec.to_builtins)
+    except (pydantic_core.PydanticSerializationError, TypeError, ValueError) as error:
+        raise UnusableResult(
+            f"a {type(value).__name__}, which has no JSON form ({error}); return text, "
+            "JSON-able values, penstock.image(...) or penstock.audio(...)"
+        ) from error
+
+
+def _within(result: ToolResult, limit_bytes: int) -> ToolResult:
+    size = sum(len(part.text if isinstance(part, Text) else part.data) for part in result.content)
+    if size > limit_bytes:
+        raise _too_large(size, limit_bytes)
+    return result
+
+
+def _too_large(size: int, limit_bytes: int) -> UnusableResult:
+    return UnusableResult(
+        f"{size:,} bytes, and {limit_bytes:,} are the limit; ask for less at once"
+    )

@@ -1,0 +1,185 @@
+"""Generators on their own: name a provider and go, with no engine and nothing to close.
+
+All of them in one event loop share its connections, however many are made, and give them back when
+the loop ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, TypeVar, Unpack, overload
+
+from penstock.config.load import load
+from penstock.config.settings import Config, ModelConfig, ProviderConfig
+from penstock.contract.errors import ConfigurationError
+from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest
+from penstock.gateway import Engine
+from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
+from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
+from penstock.generators.structured import StructuredGenerator
+from penstock.providers.http import HttpTransport
+from penstock.providers.registry import KINDS, ProviderKind, unknown_kind
+from penstock.streaming.handle import StreamHandle
+
+T = TypeVar("T")
+
+
+class EndpointOptions(GeneratorOptions, total=False):
+    """Where the model is, beside what is asked of it."""
+
+    provider: str | None
+    url: str | None
+    auth_token: str | None
+    headers: Mapping[str, str]
+
+
+class EmbeddingEndpointOptions(EmbeddingOptions, total=False):
+    """Where the embedding model is, beside what is asked of it."""
+
+    provider: str | None
+    url: str | None
+    auth_token: str | None
+    headers: Mapping[str, str]
+
+
+def string_generator(prompt: Prompt, **options: Unpack[EndpointOptions]) -> StringGenerator:
+    """A generator of text on one provider, or on what penstock.toml says when none is named."""
+    endpoint, rest = _endpoint(dict(options), "model")
+    return StringGenerator(endpoint, prompt, GeneratorOptions(**rest))
+
+
+@overload
+def structured_generator(
+    output: type[T], prompt: Prompt, **options: Unpack[EndpointOptions]
+) -> StructuredGenerator[T]: ...
+@overload
+def structured_generator(
+    output: Any, prompt: Prompt, **options: Unpack[EndpointOptions]
+) -> StructuredGenerator[Any]: ...
+def structured_generator(
+    output: Any, prompt: Prompt, **options: Unpack[EndpointOptions]
+) -> StructuredGenerator[Any]:
+    """A generator of values of this type, on one provider or on what penstock.toml says."""
+    endpoint, rest = _endpoint(dict(options), "model")
+    return StructuredGenerator(endpoint, output, prompt, GeneratorOptions(**rest))
+
+
+def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> EmbeddingGenerator:
+    """A generator of vectors, on one provider or on what penstock.toml says."""
+    endpoint, rest = _endpoint(dict(options), "embedding_model")
+    return EmbeddingGenerator(endpoint, EmbeddingOptions(**rest))
+
+
+class Endpoint:
+    """An engine for whichever event loop asks."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ConfigurationError at once when a provider cannot be built."""
+        self._config = config
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+        self._engine = Engine(config)
+        for name in config.providers:
+            self._engine.provider(name)
+
+    async def create_message(self, messages: SamplingRequest, /) -> Result:
+        """The whole answer."""
+        return await (await self._current()).create_message(messages)
+
+    async def create_message_stream(self, messages: SamplingRequest, /) -> StreamHandle:
+        """The answer while it is made."""
+        return await (await self._current()).create_message_stream(messages)
+
+    def max_output(self, model: str | None = None) -> int | None:
+        """The most tokens that the model can answer with; None if unknown."""
+        return self._engine.max_output(model)
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        model: str | None = None,
+        dimensions: int | None = None,
+        timeout: float | None = None,
+        ignore_invalid_options: bool = False,
+    ) -> EmbeddingResult:
+        """A vector for each text."""
+        engine = await self._current()
+        return await engine.embed(
+            texts,
+            model=model,
+            dimensions=dimensions,
+            timeout=timeout,
+            ignore_invalid_options=ignore_invalid_options,
+        )
+
+    async def _current(self) -> Engine:
+        loop = asyncio.get_running_loop()
+        if self._loop is None or self._loop() is not loop:
+            kept = await _kept(loop)
+            self._engine = Engine(self._config, transport=kept.transport)
+            self._loop = weakref.ref(loop)
+            kept.engines.add(self._engine)
+        return self._engine
+
+
+class _Kept:
+    """What the endpoints of one event loop share."""
+
+    def __init__(self) -> None:
+        self.transport = HttpTransport()
+        self.engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+        self.keeper: AsyncGenerator[None, None] | None = None
+
+
+_OF_LOOP: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = weakref.WeakKeyDictionary()
+
+
+async def _kept(loop: asyncio.AbstractEventLoop) -> _Kept:
+    kept = _OF_LOOP.get(loop)
+    if kept is None:
+        kept = _OF_LOOP[loop] = _Kept()
+        kept.keeper = _close_at_the_end(loop, kept)
+        await anext(kept.keeper)
+    return kept
+
+
+async def _close_at_the_end(
+    loop: asyncio.AbstractEventLoop, kept: _Kept
+) -> AsyncGenerator[None, None]:
+    # `asyncio.run` closes every generator that still runs: the one hook that a loop's end has.
+    try:
+        yield
+    finally:
+        _OF_LOOP.pop(loop, None)
+        for engine in list(kept.engines):
+            await engine.aclose()
+        await kept.transport.aclose()
+
+
+def _endpoint(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[str, Any]]:
+    """The endpoint that these options name, and the options that are left."""
+    where = {name: options.pop(name, None) for name in ("url", "auth_token", "headers")}
+    provider: str | None = options.pop("provider", None)
+    given = {name: value for name, value in where.items() if value is not None}
+    if provider is None:
+        if given:
+            raise ConfigurationError(f"{', '.join(given)}: name the provider as well")
+        return Endpoint(load(None)), options
+    kind = KINDS.get(provider)
+    if kind is None:
+        raise ConfigurationError(unknown_kind(provider))
+    model = options.pop("model", None) or _default_model(kind, default)
+    config = Config(
+        providers={provider: ProviderConfig.model_validate(given)},
+        models={"default": ModelConfig(targets=(f"{provider}/{model}",))},
+    )
+    return Endpoint(config), {**options, "model": f"{provider}/{model}"}
+
+
+def _default_model(kind: ProviderKind, field: str) -> str:
+    model: str = getattr(kind, field)
+    if not model:
+        raise ConfigurationError(f"provider {kind.name!r} has no default here: give model=")
+    return model
