@@ -89,7 +89,7 @@ class CountDialect:
 class Dialect:
     """A wire format: how requests are written, and how answers and errors are read.
 
-    Headers that are read have lower-case names. Provider options reach the functions as part of the
+    Headers are read by their lower-case names. Provider options reach the functions as part of the
     profile's options.
     """
 

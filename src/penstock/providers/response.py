@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
 
 from penstock.contract.errors import MalformedResponse, ProviderTimeout, ProviderUnavailable
 from penstock.providers.failures import say
-
-if TYPE_CHECKING:
-    import aiohttp
 
 
 class Watchdog:
@@ -62,7 +62,6 @@ class StreamingResponse:
     """A response whose body is read piece by piece."""
 
     __slots__ = (
-        "_client_error",
         "_content",
         "_limit",
         "_response",
@@ -75,16 +74,14 @@ class StreamingResponse:
 
     def __init__(self, response: aiohttp.ClientResponse, url: str, limit: int) -> None:
         """Take over a response whose headers have arrived."""
-        import aiohttp
-
-        self._client_error = aiohttp.ClientError
         self._response = response
         self._content = response.content
         self._limit = limit
         self._url = url
         self._watchdog = Watchdog(response.content)
         self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self.headers: Mapping[str, str] = response.headers
+        """Found by their names in any case."""
         self.said_all = False
         """Set by a reader that has its last event: what may still follow is only the body's end."""
 
@@ -96,14 +93,15 @@ class StreamingResponse:
         """
         content = self._content
         broken = content.exception()
-        if ready := content.read_nowait(-1) if broken is None else self._arrived(broken):
+        ready = content.read_nowait(-1) if broken is None else self._arrived(broken)
+        if ready or self.ended:
             return ready
         self._watchdog.arm(timeout)
         try:
             return await content.readany()
         except TimeoutError as error:
             raise ProviderTimeout(f"{self._url} was silent for {timeout:g} s") from error
-        except self._client_error as error:
+        except aiohttp.ClientError as error:
             raise ProviderUnavailable(
                 f"the connection to {self._url} broke off: {say(error)}"
             ) from error

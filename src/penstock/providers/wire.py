@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.contract.errors import (
     ContentRejected,
@@ -27,11 +27,13 @@ from penstock.providers.credentials import Secret
 from penstock.providers.dialect import Dialect, Options, StreamDecoder, WireCall
 from penstock.providers.http import HttpTransport, WireResponse
 from penstock.providers.profiles import ModelProfile
-from penstock.providers.response import StreamingResponse
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
 from penstock.streaming.eventstream import AWSEventStreamDecoder
 from penstock.streaming.ndjson import NDJSONDecoder
 from penstock.streaming.sse import SSEDecoder
+
+if TYPE_CHECKING:
+    from penstock.providers.response import StreamingResponse
 
 
 class FrameDecoder(Protocol):
@@ -98,7 +100,7 @@ class WireProvider:
         """The whole answer at once, however often the provider pauses."""
         profile = self._profile(model)
         earlier: Reply | None = None
-        with self._located(model):
+        with _Located(self.name, model):
             for _ in range(MAX_ROUNDS):
                 try:
                     call = self._dialect.encode(model, request, profile, False)
@@ -119,7 +121,7 @@ class WireProvider:
         profile = self._profile(model)
         earlier: Reply | None = None
         delivered = False
-        with self._located(model):
+        with _Located(self.name, model):
             for _ in range(MAX_ROUNDS):
                 follow: SamplingRequest | None = None
                 call = self._dialect.encode(model, request, profile, True)
@@ -163,13 +165,13 @@ class WireProvider:
                 provider=self.name,
                 model=model,
             )
-        with self._located(model):
+        with _Located(self.name, model):
             return await embed_in_batches(dialect, model, request, self._options, self._embedding)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The provider's model list."""
         listing = self._dialect.models
-        with self._located(None):
+        with _Located(self.name):
             response = await self._request(listing.call(self.url, self._options))
             return listing.decode(response.body)
 
@@ -178,20 +180,12 @@ class WireProvider:
         count = self._dialect.count
         if count is None:
             return None
-        with self._located(model):
+        with _Located(self.name, model):
             response = await self._request(count.encode(model, request, self._profile(model)))
             return count.decode(response.body)
 
     async def aclose(self) -> None:
         """The connections belong to the engine's transport; nothing else is open."""
-
-    @contextlib.contextmanager
-    def _located(self, model: str | None) -> Generator[None]:
-        try:
-            yield
-        except PenstockError as error:
-            error.located(provider=self.name, model=model)
-            raise
 
     def _relaxed(
         self, request: SamplingRequest, error: InvalidRequest, earlier: Reply | None
@@ -276,6 +270,24 @@ class WireProvider:
         if isinstance(broken, ProviderTimeout) and not started:
             raise broken
         yield _last_events(frames, decoder, broken)
+
+
+class _Located:
+    """Errors that leave this block name the provider and the model."""
+
+    # A class, because a generator in its place would cost every call several times as much.
+    __slots__ = ("_model", "_provider")
+
+    def __init__(self, provider: str, model: str | None = None) -> None:
+        self._provider = provider
+        self._model = model
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PenstockError):
+            error.located(provider=self._provider, model=self._model)
 
 
 def _silence(limit_s: float) -> ProviderTimeout:

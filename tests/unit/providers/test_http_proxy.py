@@ -8,7 +8,8 @@ import pytest
 
 from penstock.contract.errors import ConfigurationError, ProviderUnavailable
 from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport, TransportSettings, proxy_for
+from penstock.providers.http import HttpTransport, TransportSettings
+from penstock.providers.proxies import proxy_for
 from tests.support.raw import HOST, Peer, RawServer, answering, unused_port, whole
 from tests.support.tls import make_authority
 
