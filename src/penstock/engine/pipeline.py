@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import TypeVar, cast
 
 from penstock.contract.errors import PenstockError, ProviderTimeout, StreamInterrupted
@@ -67,10 +67,11 @@ class Meter:
             dropped_options=attempt.dropped_options + reply.dropped_options,
         )
 
-    async def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> T:
+    def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """What the work gives; raises ProviderTimeout when the request's own limit runs out."""
-        if limit_s is None:
-            return await work()
+        return work() if limit_s is None else self._limited(limit_s, work)
+
+    async def _limited(self, limit_s: float, work: Callable[[], Awaitable[T]]) -> T:
         message = f"no whole answer within the request's own limit of {limit_s:g} s"
         left = limit_s - (time.perf_counter() - self._started)
         if left <= 0:
@@ -84,14 +85,14 @@ class Meter:
                 raise
             raise ProviderTimeout(message) from error
 
-    @contextmanager
-    def named_errors(self) -> Generator[None]:
-        """Errors in this block carry the request's id."""
-        try:
-            yield
-        except PenstockError as error:
+    def __enter__(self) -> Meter:
+        """Errors that leave the block carry the request's id."""
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Name the request."""
+        if isinstance(error, PenstockError):
             error.located(request_id=self.request_id)
-            raise
 
     def elapsed_ms(self) -> int:
         """Milliseconds since the request began."""
@@ -109,16 +110,14 @@ class Pipeline:
 
     async def run(self, request: SamplingRequest) -> Result:
         """The whole answer at once."""
-        meter = Meter()
-        with meter.named_errors():
+        with Meter() as meter:
             request = validate(request, self._limits)
             attempt, reply = await meter.within(request.timeout, lambda: self._answer(request))
         return meter.result(attempt, reply)
 
     async def start(self, request: SamplingRequest) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
-        meter = Meter()
-        with meter.named_errors():
+        with Meter() as meter:
             events = self._stream(meter, validate(request, self._limits))
             first = await anext(events)
         return StreamHandle(meter.request_id, meter.attempt, first, events)
@@ -127,8 +126,7 @@ class Pipeline:
         self, provider: Provider, target: Target, request: EmbeddingRequest
     ) -> EmbeddingResult:
         """A vector for each text."""
-        meter = Meter()
-        with meter.named_errors():
+        with Meter() as meter:
             request = validate_embedding(request)
             answer = await meter.within(
                 request.timeout, lambda: provider.embed(target.model, request)

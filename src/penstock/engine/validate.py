@@ -40,10 +40,10 @@ def validate(request: SamplingRequest, limits: Limits) -> SamplingRequest:
     problems = [*_options(request, limits), *_messages(request), *_tools(request)]
     if problems:
         raise InvalidRequest.of(problems)
-    if not any(message.role == "system" for message in request.messages):
+    system = [message.text for message in request.messages if message.role == "system"]
+    if not system:
         return request
-    prompts = [request.system_prompt] if request.system_prompt else []
-    prompts += [message.text for message in request.messages if message.role == "system"]
+    prompts = [request.system_prompt, *system] if request.system_prompt else system
     return msgspec.structs.replace(
         request,
         system_prompt="\n\n".join(prompts),
@@ -73,7 +73,8 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield Problem("max_tokens", f"{request.max_tokens} is not a positive number")
     if request.max_tokens > _MOST_TOKENS:
         yield Problem("max_tokens", f"is more than {_MOST_TOKENS}")
-    yield from _text("system_prompt", request.system_prompt or "")
+    if request.system_prompt:
+        yield from _text("system_prompt", request.system_prompt)
     temperature = request.temperature
     if temperature is not None and not 0 <= temperature <= limits.max_temperature:
         yield Problem(
@@ -99,11 +100,17 @@ def _timeout(seconds: float | None) -> Iterator[Problem]:
 
 
 def _text(path: str, text: str) -> Iterator[Problem]:
+    if not _is_sound(text):
+        yield Problem(path, "holds half a character (a lone surrogate)")
+
+
+def _is_sound(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
         # It stems from undecodable bytes of a command line or file name; no wire can carry it.
-        yield Problem(path, "holds half a character (a lone surrogate)")
+        return False
+    return True
 
 
 def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
@@ -114,11 +121,14 @@ def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
 
 
 def _messages(request: SamplingRequest) -> Iterator[Problem]:
-    if not any(message.role != "system" for message in request.messages):
+    roles = [message.role for message in request.messages]
+    if roles.count("system") == len(roles):
         yield Problem("messages", "give at least one user message")
     path = ""
     waiting: tuple[ToolUse, ...] = ()
     for index, message in enumerate(request.messages):
+        if not waiting and _is_one_text(message):
+            continue
         yield from _content(f"messages[{index}]", message)
         if message.role == "system":
             continue
@@ -127,6 +137,14 @@ def _messages(request: SamplingRequest) -> Iterator[Problem]:
         waiting = message.tool_uses if message.role == "assistant" else ()
     for use in waiting:
         yield Problem(path, f"the call {use.id!r} has no tool result after it")
+
+
+def _is_one_text(message: Message) -> bool:
+    """Whether it is a turn of one sound text, as most are: the other checks find no fault in it."""
+    if len(message.content) != 1 or message.role == "system":
+        return False
+    part = message.content[0]
+    return isinstance(part, Text) and part.text.strip() != "" and _is_sound(part.text)
 
 
 def _content(path: str, message: Message) -> Iterator[Problem]:

@@ -41,11 +41,7 @@ class FailoverPool:
         self, ranked: Sequence[Target], request: SamplingRequest
     ) -> tuple[Attempt, Reply]:
         """The first good answer; raises AllTargetsFailed, or the error when there is but one."""
-
-        async def call(provider: Provider, model: str, admitted: SamplingRequest) -> Reply:
-            return await provider.generate(model, admitted)
-
-        return await self._first(ranked, request, call)
+        return await self._first(ranked, request, _whole)
 
     @contextlib.asynccontextmanager
     async def open(
@@ -88,6 +84,10 @@ class FailoverPool:
         raise AllTargetsFailed(
             f"all {len(failures)} targets failed: {said}", attempts=failures
         ) from failures[-1]
+
+
+def _whole(provider: Provider, model: str, request: SamplingRequest) -> Awaitable[Reply]:
+    return provider.generate(model, request)
 
 
 async def _start(
