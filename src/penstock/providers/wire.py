@@ -124,8 +124,8 @@ class WireProvider:
         with _Located(self.name, model):
             for _ in range(MAX_ROUNDS):
                 follow: SamplingRequest | None = None
-                call = self._dialect.encode(model, request, profile, True)
                 try:
+                    call = self._dialect.encode(model, request, profile, True)
                     async with (
                         self._open(call) as response,
                         contextlib.aclosing(self._events(response)) as batches,

@@ -170,6 +170,24 @@ async def test_a_refused_option_is_dropped_and_named(transport: HttpTransport) -
 
 
 async def test_a_second_refusal_is_final(transport: HttpTransport) -> None:
+async def test_what_the_dialect_itself_refuses_to_write_is_relaxed_too(
+    transport: HttpTransport,
+) -> None:
+    def picky(
+        model: str, request: SamplingRequest, profile: ModelProfile, stream: bool
+    ) -> WireCall:
+        if request.temperature is not None:
+            raise InvalidRequest("no temperature", status=400)
+        return PLAIN.encode(model, request, profile, stream)
+
+    async with RawServer(answering(text("ok"), streamed("o", "k"))) as server:
+        provider = provider_at(server, transport, encode=picky, relax=relax)
+        replies = [await provider.generate("m", ASK), one_reply(await read(provider))]
+    for reply in replies:
+        assert (reply.text, reply.dropped_options) == ("ok", ("temperature",))
+    assert len(server.requests) == 2
+
+
     async with RawServer(answering(REFUSED)) as server:
         provider = provider_at(server, transport, error=refuse, relax=relax)
         with pytest.raises(InvalidRequest, match="no temperature"):
