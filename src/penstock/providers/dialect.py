@@ -6,7 +6,7 @@ bytes, the provider row names the address and the key, and the profiles hold the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -50,8 +50,11 @@ class StreamDecoder(Protocol):
 
 Options: TypeAlias = Mapping[str, Any]
 """Settings of one provider that only its dialect knows, such as `api_version`."""
-Signer: TypeAlias = Callable[[WireCall, str], Mapping[str, str]]
-"""`sign(call, url)`: the headers that let this one call through."""
+Signer: TypeAlias = Callable[[WireCall, str, Mapping[str, str]], Awaitable[Mapping[str, str]]]
+"""`await sign(call, url, headers)`: the headers that let this one call through.
+
+`url` is written as it is sent, and `headers` are all that are sent, under lower-case names.
+"""
 
 
 @dataclass(frozen=True, slots=True)

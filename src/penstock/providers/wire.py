@@ -24,7 +24,7 @@ from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import Dialect, Options, StreamDecoder, WireCall
+from penstock.providers.dialect import Dialect, Options, Signer, StreamDecoder, WireCall
 from penstock.providers.http import HttpTransport, WireResponse
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
@@ -201,7 +201,9 @@ class WireProvider:
 
     async def _request(self, call: WireCall) -> WireResponse:
         url = self._address(call)
-        headers = {**self._headers, **self._sign(call, url)} if self._sign else self._headers
+        headers = self._headers
+        if self._sign:
+            headers = await _signed(self._sign, call, url, headers)
         response = await self._transport.request(url, call, headers)
         if response.status != 200:
             raise self._dialect.error(response.status, response.headers, response.body)
@@ -215,7 +217,7 @@ class WireProvider:
         url = self._address(call)
         headers = {**self._headers, "accept": self._stream_type, "accept-encoding": "identity"}
         if self._sign:
-            headers |= self._sign(call, url)
+            headers = await _signed(self._sign, call, url, headers)
         async with self._transport.open(url, call, headers) as response:
             await self._check_stream(response)
             yield response
@@ -269,6 +271,12 @@ class WireProvider:
                 break
         if isinstance(broken, ProviderTimeout) and not started:
             raise broken
+async def _signed(
+    sign: Signer, call: WireCall, url: str, headers: dict[str, str]
+) -> dict[str, str]:
+    return {**headers, **await sign(call, url, {**call.headers, **headers})}
+
+
         yield _last_events(frames, decoder, broken)
 
 

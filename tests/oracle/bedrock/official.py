@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import boto3
 import msgspec
@@ -30,8 +30,8 @@ class Sent:
 
     @property
     def path(self) -> str:
-        """The path that the server understands, whatever of it was escaped."""
-        return unquote(urlsplit(self.url).path)
+        """The path, escaped as it was sent."""
+        return urlsplit(self.url).path
 
     @property
     def json(self) -> Any:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -62,7 +61,7 @@ def test_an_intent_is_said_as_boto3_says_it(
     call = ours(intent.model, intent.request, stream=method == "converse_stream")
     assert call.body is not None
     assert readable(call.body) == sent.json
-    assert (call.method, _path(call)) == (sent.method, sent.path)
+    assert (call.method, call.path) == (sent.method, sent.path)
 
 
 @pytest.mark.parametrize("invocation", INVOCATIONS, ids=lambda each: each.id)
@@ -80,7 +79,7 @@ def test_an_embedding_call_is_boto3s(official: Official, invocation: Invocation)
     call = DIALECT.embeddings.encode(invocation.model, invocation.texts, request, {})
     assert call.body is not None
     assert msgspec.json.decode(call.body) == sent.json
-    assert (call.method, _path(call)) == (sent.method, sent.path)
+    assert (call.method, call.path) == (sent.method, sent.path)
     assert sent.headers["content-type"] == "application/json"
 
 
@@ -98,7 +97,7 @@ def test_tokens_are_counted_as_boto3_counts_them(official: Official) -> None:
     call = DIALECT.count.encode(SONNET, request, profile)
     assert call.body is not None
     assert readable(call.body) == sent.json
-    assert _path(call) == sent.path
+    assert call.path == sent.path
 
 
 def test_models_are_listed_where_boto3_lists_them() -> None:
@@ -113,39 +112,40 @@ def test_models_are_listed_where_boto3_lists_them() -> None:
 
 @pytest.mark.parametrize("token", [None, "IQoJb3JpZ2luX2VjEXAMPLE//////////wEaCWV1"])
 @pytest.mark.parametrize("intent", INTENTS[:3], ids=lambda intent: intent.id)
-def test_a_request_is_signed_as_boto3_signs_it(
+async def test_a_request_is_signed_as_boto3_signs_it(
     monkeypatch: pytest.MonkeyPatch, intent: Intent, token: str | None
 ) -> None:
     _freeze(monkeypatch, token)
     official = Official(token=token)
     official.call("converse", modelId=intent.model, **intent.official)
     sent = official.sent[-1]
-    assert _signed(sent, {}) == _about_signing(sent)
+    assert await _signed(sent, {}) == _about_signing(sent)
     assert ("x-amz-security-token" in _about_signing(sent)) == (token is not None)
 
 
-def test_a_request_without_a_body_is_signed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_without_a_body_is_signed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours carries a content type, which boto3's does not, so the signed headers differ in it."""
     _freeze(monkeypatch, None)
     control = Official("bedrock")
     control.answer = Wire(b'{"modelSummaries": []}')
     control.call("list_foundation_models")
     sent = control.sent[-1]
-    signed, expected = _signed(sent, {}), _about_signing(sent)
+    signed, expected = await _signed(sent, {}), _about_signing(sent)
     assert signed["x-amz-date"] == expected["x-amz-date"]
     assert signed["authorization"].split(",")[0] == expected["authorization"].split(",")[0]
     assert "SignedHeaders=content-type;host;x-amz-date" in signed["authorization"]
     assert "SignedHeaders=host;x-amz-date" in expected["authorization"]
 
 
-def test_a_bearer_token_is_sent_as_boto3_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bearer_token_is_sent_as_boto3_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-api-key-0123")
     official = Official()
     official.call("converse", modelId="m", messages=HI)
     sent = official.sent[-1]
     assert DIALECT.signer is not None
-    from_environment = DIALECT.signer(None, {})(WireCall("/"), sent.url)
-    given = DIALECT.signer(Secret("bedrock-api-key-0123"), {})(WireCall("/"), "http://localhost")
+    key = Secret("bedrock-api-key-0123")
+    from_environment = await DIALECT.signer(None, {})(WireCall("/"), sent.url, {})
+    given = await DIALECT.signer(key, {})(WireCall("/"), "http://localhost", {})
     assert from_environment == given == {"authorization": sent.headers["authorization"]}
 
 
@@ -160,12 +160,13 @@ def _freeze(monkeypatch: pytest.MonkeyPatch, token: str | None) -> None:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
 
 
-def _signed(sent: Sent, options: dict[str, Any]) -> dict[str, str]:
+async def _signed(sent: Sent, options: dict[str, Any]) -> dict[str, str]:
     """Our signature of the very request that boto3 sent; the host tells the region."""
     assert DIALECT.signer is not None
     method: Any = sent.method
     call = WireCall("", sent.body or None, method)
-    headers = dict(DIALECT.signer(None, options)(call, sent.url))
+    own = {"content-type": "application/json"}
+    headers = dict(await DIALECT.signer(None, options)(call, sent.url, own))
     assert headers.pop("content-type") == "application/json"
     return headers
 
@@ -173,7 +174,3 @@ def _signed(sent: Sent, options: dict[str, Any]) -> dict[str, str]:
 def _about_signing(sent: Sent) -> dict[str, str]:
     names = ("authorization", "x-amz-date", "x-amz-security-token")
     return {name: sent.headers[name] for name in names if name in sent.headers}
-
-
-def _path(call: WireCall) -> str:
-    return unquote(call.path)

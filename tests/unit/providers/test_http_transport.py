@@ -82,6 +82,25 @@ async def test_a_request_is_sent_as_it_was_given(transport: HttpTransport) -> No
     assert request.headers["user-agent"] == f"penstock/{__version__}"
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("", "/"),
+        ("/v1//x/", "/v1//x/"),
+        ("/m/a%3Ab%2Fc%20d:e@f", "/m/a%3Ab%2Fc%20d:e@f"),
+        ("/m/%61%7E~+*", "/m/%61%7E~+*"),
+        ("/m?a=%3A+b&c=/?", "/m?a=%3A+b&c=/?"),
+        ("/m x/\xe9?q=\xe9 b", "/m%20x/%C3%A9?q=%C3%A9%20b"),
+    ],
+)
+async def test_a_path_goes_out_as_it_is_written_for_it_may_be_signed(
+    transport: HttpTransport, written: str, sent: str
+) -> None:
+    async with RawServer(answering(whole())) as server:
+        await transport.request(server.url + written, CALL, {})
+    assert server.requests[0].line == f"POST {sent} HTTP/1.1"
+
+
 async def test_a_get_has_no_body(transport: HttpTransport) -> None:
     async with RawServer(answering(whole())) as server:
         await transport.request(server.url, WireCall("/", method="GET"), {})

@@ -57,6 +57,7 @@ def provider_at(
         kind="plain",
         url=server.url,
         key=Secret("sk-secret"),
+        headers={"X-Extra": "1"},
         options=options,
     )
 
@@ -169,7 +170,6 @@ async def test_a_refused_option_is_dropped_and_named(transport: HttpTransport) -
         assert len(server.requests) == 2
 
 
-async def test_a_second_refusal_is_final(transport: HttpTransport) -> None:
 async def test_what_the_dialect_itself_refuses_to_write_is_relaxed_too(
     transport: HttpTransport,
 ) -> None:
@@ -188,6 +188,7 @@ async def test_what_the_dialect_itself_refuses_to_write_is_relaxed_too(
     assert len(server.requests) == 2
 
 
+async def test_a_second_refusal_is_final(transport: HttpTransport) -> None:
     async with RawServer(answering(REFUSED)) as server:
         provider = provider_at(server, transport, error=refuse, relax=relax)
         with pytest.raises(InvalidRequest, match="no temperature"):
@@ -241,10 +242,13 @@ async def test_a_refusal_and_a_pause_in_one_answer(transport: HttpTransport) -> 
 
 
 def signer(key: Secret | None, options: Options) -> Signer:
-    def sign(call: WireCall, url: str) -> Mapping[str, str]:
+    async def sign(call: WireCall, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         secret = key.reveal() if key else ""
         size = len(call.body or b"")
-        return {"x-signature": f"{secret[:2]} {options['region']} {call.method} {size} {url}"}
+        return {
+            "x-signature": f"{secret[:2]} {options['region']} {call.method} {size} {url}",
+            "x-signed": " ".join(sorted(headers)),
+        }
 
     return sign
 
@@ -264,6 +268,9 @@ async def test_every_call_is_signed_and_the_key_itself_is_not_sent(
     for request, method, path in zip(server.requests, *paths, strict=True):
         size = len(request.body)
         assert request.headers["x-signature"] == f"sk eu {method} {size} {server.url}{path}"
+        signed = set(request.headers["x-signed"].split())
+        assert {"content-type", "x-extra"} <= signed <= request.headers.keys()
+        assert ("accept" in signed) == (request is server.requests[1]), "as streams ask for theirs"
         assert "x-key" not in request.headers
         assert "sk-secret" not in str(request.headers)
 

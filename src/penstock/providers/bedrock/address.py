@@ -14,9 +14,6 @@ from penstock.providers.dialect import Options
 DEFAULT_REGION = "us-east-1"
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
 _HOST_REGION = re.compile(r"(?:^|\.)bedrock(?:-runtime)?(?:-fips)?\.([a-z0-9-]+)\.")
-# What HTTP clients leave bare in a path. A signature covers the path as it is sent, and an encoded
-# colon would be sent decoded.
-_BARE_IN_PATH = "!$&'()*,:;=@"
 
 
 def address(options: Options) -> str:
@@ -68,7 +65,7 @@ def model_path(model: str, action: str) -> str:
     if model in (".", ".."):
         # A path would lose it, encoded or not.
         raise ModelNotFound(f"there is no model {model!r}")
-    return f"/model/{quote(model, safe=_BARE_IN_PATH)}/{action}"
+    return f"/model/{quote(model, safe='')}/{action}"
 
 
 def _profile_region(name: str | None) -> str | None:

@@ -2,14 +2,17 @@
 
 botocore is the extra `bedrock`; it is imported when the first request is signed. It finds the
 credentials where all AWS tools do: the environment, the profile's files, SSO, a container's or an
-instance's role. Those that expire are refreshed by it.
+instance's role. Those that expire are refreshed by it. Finding and refreshing may read files, run
+programs and call other services, so both happen in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -25,7 +28,6 @@ _REMEDY = (
     f"set {TOKEN_VARIABLE}, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile "
     "(AWS_PROFILE, or profile in the provider's table)"
 )
-_CONTENT_TYPE = {"content-type": "application/json"}
 
 _signing: contextvars.ContextVar[bool] = contextvars.ContextVar("penstock_signing", default=False)
 
@@ -52,36 +54,62 @@ def signer(key: Secret | None, options: Options) -> Signer:
     for at the first call, which raises AuthenticationFailed when there are none, and
     ConfigurationError when botocore is not installed.
     """
-    name = profile(options)
+    keys = _Keys(profile(options))
 
-    def sign(call: WireCall, url: str) -> Mapping[str, str]:
+    async def sign(call: WireCall, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         token = key
         if token is None and is_amazon(url):
             token = key_from_environment((TOKEN_VARIABLE,))
         if token is not None:
             return bearer(token.reveal())
-        return _signature(find(), call, url, signing_region(url, options))
-
-    @lru_cache(1)
-    def find() -> _Credentials:
-        return _find_credentials(name)
+        return _signature(await keys.fresh(), call, url, headers, signing_region(url, options))
 
     return sign
 
 
+class _Keys:
+    """The AWS credentials of one provider."""
+
+    def __init__(self, name: str | None) -> None:
+        """Of the profile of this name; nothing is looked for yet."""
+        self._name = name
+        self._found: _Credentials | None = None
+        self._finding = threading.Lock()
+
+    async def fresh(self) -> _Frozen:
+        """At once, unless they must first be found or refreshed."""
+        if self._found is None or _is_stale(self._found):
+            return await asyncio.to_thread(self._renewed)
+        return _frozen(self._found)
+
+    def _renewed(self) -> _Frozen:
+        with self._finding:
+            self._found = self._found or _find_credentials(self._name)
+        return _frozen(self._found)
+
+
+def _is_stale(credentials: _Credentials) -> bool:
+    # Only those that expire have the method.
+    refresh_needed: Callable[[], bool] | None = getattr(credentials, "refresh_needed", None)
+    return refresh_needed is not None and refresh_needed()
+
+
+def _frozen(credentials: _Credentials) -> _Frozen:
+    try:
+        return credentials.get_frozen_credentials()
+    except _botocore().exceptions.BotoCoreError as error:
+        raise _unusable(error) from error
+
+
 def _signature(
-    credentials: _Credentials, call: WireCall, url: str, region: str
+    frozen: _Frozen, call: WireCall, url: str, headers: Mapping[str, str], region: str
 ) -> Mapping[str, str]:
     botocore = _botocore()
-    try:
-        frozen = credentials.get_frozen_credentials()
-    except botocore.exceptions.BotoCoreError as error:
-        raise _unusable(error) from error
     request = botocore.awsrequest.AWSRequest(
         method=call.method,
         url=url,
         data=call.body or b"",
-        headers={**_CONTENT_TYPE, **call.headers},
+        headers={name: value for name, value in headers.items() if _must_be_signed(name)},
     )
     quiet = _signing.set(True)
     try:
@@ -89,6 +117,11 @@ def _signature(
     finally:
         _signing.reset(quiet)
     return {name.lower(): value for name, value in request.headers.items()}
+
+
+def _must_be_signed(name: str) -> bool:
+    """Amazon wants these signed; any other header may be changed or added on the way."""
+    return name in ("content-type", "host") or name.startswith("x-amz-")
 
 
 def _find_credentials(name: str | None) -> _Credentials:

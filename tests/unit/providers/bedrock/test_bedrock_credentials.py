@@ -23,6 +23,7 @@ from penstock.providers.registry import ProviderSettings, build
 URL = "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse"
 ELSEWHERE = "http://127.0.0.1:4010/model/m/converse"
 CALL = WireCall("/model/m/converse", b"{}")
+SENT = {"content-type": "application/json"}
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 SESSION = "IQoJb3JpZ2luX2VjSESSION"
 
@@ -34,8 +35,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", SESSION)
 
 
-def sign(url: str = URL, key: str | None = None, **options: Any) -> Mapping[str, str]:
-    return credentials.signer(Secret(key) if key else None, options)(CALL, url)
+async def sign(url: str = URL, key: str | None = None, **options: Any) -> Mapping[str, str]:
+    return await credentials.signer(Secret(key) if key else None, options)(CALL, url, SENT)
 
 
 def scope(headers: Mapping[str, str]) -> list[str]:
@@ -43,8 +44,8 @@ def scope(headers: Mapping[str, str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("keys")
-def test_credentials_of_the_environment_sign() -> None:
-    headers = sign()
+async def test_credentials_of_the_environment_sign() -> None:
+    headers = await sign()
     assert headers.keys() == {
         "authorization",
         "content-type",
@@ -58,16 +59,30 @@ def test_credentials_of_the_environment_sign() -> None:
 
 
 @pytest.mark.usefixtures("keys")
-def test_a_given_token_goes_before_credentials() -> None:
-    assert sign(key="tok") == sign(ELSEWHERE, key="tok") == {"authorization": "Bearer tok"}
+async def test_headers_of_amazon_are_signed_and_others_left_to_the_way() -> None:
+    more = {"x-amz-guardrail": "g", "host": "front.test", "x-trace": "1", "accept": "*/*"}
+    headers = await credentials.signer(None, {})(CALL, URL, {**SENT, **more})
+    signed = "content-type;host;x-amz-date;x-amz-guardrail;x-amz-security-token"
+    assert f"SignedHeaders={signed}," in headers["authorization"]
+    assert (headers["x-amz-guardrail"], headers["host"]) == ("g", "front.test")
+    assert not headers.keys() & {"x-trace", "accept"}
 
 
 @pytest.mark.usefixtures("keys")
-def test_the_token_of_the_environment_goes_to_amazon_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_given_token_goes_before_credentials() -> None:
+    assert (
+        await sign(key="tok") == await sign(ELSEWHERE, key="tok") == {"authorization": "Bearer tok"}
+    )
+
+
+@pytest.mark.usefixtures("keys")
+async def test_the_token_of_the_environment_goes_to_amazon_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "env-token")
-    assert sign() == {"authorization": "Bearer env-token"}
+    assert await sign() == {"authorization": "Bearer env-token"}
     for url in (ELSEWHERE, URL.replace("https", "http"), "https://evil.com/.amazonaws.com"):
-        assert "env-token" not in str(sign(url))
+        assert "env-token" not in str(await sign(url))
 
 
 @pytest.mark.usefixtures("keys")
@@ -82,13 +97,13 @@ def test_the_token_of_the_environment_goes_to_amazon_only(monkeypatch: pytest.Mo
         (ELSEWHERE, {}, "us-east-1"),
     ],
 )
-def test_the_host_names_the_region_of_a_signature(
+async def test_the_host_names_the_region_of_a_signature(
     url: str, options: dict[str, str], region: str
 ) -> None:
-    assert scope(sign(url, **options))[2:] == [region, "bedrock", "aws4_request"]
+    assert scope(await sign(url, **options))[2:] == [region, "bedrock", "aws4_request"]
 
 
-def test_a_profile_has_credentials_and_a_region(
+async def test_a_profile_has_credentials_and_a_region(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, keys = tmp_path / "config", tmp_path / "credentials"
@@ -98,10 +113,10 @@ def test_a_profile_has_credentials_and_a_region(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(keys))
     assert address.region({}) == "eu-north-1"
     assert address.region({"profile": "work"}) == "eu-west-2"
-    assert scope(sign(ELSEWHERE, profile="work"))[:3:2] == ["AKWORK", "eu-west-2"]
+    assert scope(await sign(ELSEWHERE, profile="work"))[:3:2] == ["AKWORK", "eu-west-2"]
     monkeypatch.setenv("AWS_PROFILE", "work")
     assert address.address({}) == "https://bedrock-runtime.eu-west-2.amazonaws.com"
-    assert scope(sign())[0] == "AKWORK"
+    assert scope(await sign())[0] == "AKWORK"
 
 
 def test_the_order_in_which_a_region_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,19 +141,19 @@ def test_a_broken_file_is_no_region(
     assert address.region({}) == "us-east-1"
 
 
-def test_without_credentials_the_first_call_says_what_to_do() -> None:
+async def test_without_credentials_the_first_call_says_what_to_do() -> None:
     with pytest.raises(
         AuthenticationFailed, match="AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID"
     ):
-        sign()
+        await sign()
     with pytest.raises(AuthenticationFailed, match="ProfileNotFound"):
-        sign(profile="nobody")
+        await sign(profile="nobody")
 
 
-def test_half_a_credential_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_a_credential_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     with pytest.raises(AuthenticationFailed, match="PartialCredentialsError"):
-        sign()
+        await sign()
 
 
 async def test_a_provider_is_built_without_credentials() -> None:
@@ -152,26 +167,28 @@ async def test_a_provider_is_built_without_credentials() -> None:
     assert caught.value.provider == "aws"
 
 
-def test_without_botocore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_botocore_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     credentials._botocore.cache_clear()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'penstock\[bedrock\]'"):
-        sign()
-    assert sign(key="tok") == {"authorization": "Bearer tok"}
+        await sign()
+    assert await sign(key="tok") == {"authorization": "Bearer tok"}
 
 
 @pytest.mark.usefixtures("keys")
-def test_a_signature_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_signature_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        headers = sign()
+        headers = await sign()
     assert "CanonicalRequest" not in caplog.text
     for secret in (SECRET, SESSION, headers["authorization"].rpartition("=")[2]):
         assert secret not in caplog.text
 
 
 @pytest.mark.usefixtures("keys")
-def test_others_may_still_log_their_own_signatures(caplog: pytest.LogCaptureFixture) -> None:
-    sign()
+async def test_others_may_still_log_their_own_signatures(caplog: pytest.LogCaptureFixture) -> None:
+    await sign()
     with caplog.at_level(logging.DEBUG, logger="botocore.auth"):
         logging.getLogger("botocore.auth").debug("of somebody else")
     assert "of somebody else" in caplog.text
@@ -188,7 +205,7 @@ class _Expiring:
         return ReadOnlyCredentials(f"AK{self.calls}", "s", None)
 
 
-def test_credentials_are_found_once_and_frozen_anew_for_each_call(
+async def test_credentials_are_found_once_and_frozen_anew_for_each_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Freezing is what refreshes those that expire."""
@@ -203,5 +220,5 @@ def test_credentials_are_found_once_and_frozen_anew_for_each_call(
     signer = DIALECT.signer
     assert signer is not None
     signs = signer(None, {"profile": "work"})
-    assert [scope(signs(CALL, URL))[0] for _ in range(2)] == ["AK1", "AK2"]
+    assert [scope(await signs(CALL, URL, {}))[0] for _ in range(2)] == ["AK1", "AK2"]
     assert found == ["work"]

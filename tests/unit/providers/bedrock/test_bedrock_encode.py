@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 from urllib.parse import unquote
 
@@ -10,7 +11,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from yarl import URL
 
 from penstock.contract.errors import InvalidRequest, ModelNotFound
 from penstock.contract.messages import (
@@ -36,21 +36,21 @@ WEATHER = ToolDefinition("weather")
 
 
 def test_whole_answers_and_streams_have_paths_of_their_own() -> None:
-    assert call(model="amazon.nova-micro-v1:0").path == "/model/amazon.nova-micro-v1:0/converse"
+    assert call(model="amazon.nova-micro-v1:0").path == "/model/amazon.nova-micro-v1%3A0/converse"
     assert call(model="m", stream=True).path == "/model/m/converse-stream"
     arn = "arn:aws:bedrock:eu-west-1:1:inference-profile/eu.m"
     assert call(model=arn).path.endswith("inference-profile%2Feu.m/converse")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_the_http_client_sends_the_path_that_is_signed(model: str) -> None:
-    """Else the signature would be that of another request."""
+def test_a_model_is_one_segment_of_the_path_whatever_its_name(model: str) -> None:
+    """With nothing in it that an HTTP client or a proxy might write otherwise."""
     if model in (".", ".."):
         with pytest.raises(ModelNotFound):
             call(model=model)
         return
     path = call(model=model).path
-    assert URL(f"https://host{path}").raw_path == path
+    assert re.fullmatch(r"/model/[\w.~%-]+/converse", path, re.ASCII)
     assert unquote(path) == f"/model/{model}/converse"
 
 

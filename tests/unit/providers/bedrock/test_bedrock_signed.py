@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from botocore import auth, awsrequest
@@ -43,11 +44,20 @@ async def test_what_arrives_is_what_was_signed(monkeypatch: pytest.MonkeyPatch, 
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        settings = ProviderConfig(kind="bedrock", url=url, region="eu-west-1")
+        settings = ProviderConfig(
+            kind="bedrock",
+            url=f"{url}/front%3Adoor",
+            region="eu-west-1",
+            headers={"X-Amz-Guardrail": "g1", "X-Trace": "t1"},
+        )
         async with penstock.open(Config(providers={"aws": settings})) as engine:
             result = await engine.create_message("Hi 👋", max_tokens=5, model=f"aws/{model}")
     assert result.text == "Hello"
     ((target, headers, written),) = seen
+    assert target == f"/front%3Adoor/model/{quote(model, safe='')}/converse"
+    assert (headers["x-amz-guardrail"], headers["x-trace"]) == ("g1", "t1")
+    names = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0]
+    assert names == "content-type;host;x-amz-date;x-amz-guardrail;x-amz-security-token"
     assert headers["authorization"] == _signature(monkeypatch, url + target, headers, written)
 
 
@@ -62,7 +72,8 @@ def _signature(
         return moment
 
     monkeypatch.setattr(auth, "get_current_datetime", now)
-    received = {name: headers[name] for name in names if not name.startswith("x-amz")}
+    own = ("x-amz-date", "x-amz-security-token")
+    received = {name: headers[name] for name in names if name not in own}
     request: Any = awsrequest.AWSRequest("POST", url, received, written)
     credentials: Any = Credentials("AKIDEXAMPLE", "secret", headers["x-amz-security-token"])
     signer: Any = auth.SigV4Auth(credentials, "bedrock", "eu-west-1")
