@@ -112,7 +112,7 @@ PLAIN = Dialect(
     catalogue=Catalogue(),
     embeddings=EmbeddingDialect(
         lambda model, texts, request, options: encode_texts(model, texts, request),
-        lambda body, model: decode_vectors(body),
+        lambda body, model, headers: decode_vectors(body),
         lambda model: 2,
     ),
 )

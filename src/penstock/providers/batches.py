@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.dialect import EmbeddingDialect, Options, WireCall
+from penstock.providers.http import WireResponse
 
 _AT_ONCE = 8
 """How many calls of one request run side by side."""
@@ -18,14 +19,14 @@ async def embed_in_batches(
     model: str,
     request: EmbeddingRequest,
     options: Options,
-    send: Callable[[WireCall], Awaitable[bytes]],
+    send: Callable[[WireCall], Awaitable[WireResponse]],
 ) -> Vectors:
     """A vector a text, in the texts' order; the first failure ends the calls that still run."""
 
     async def call(dialect: EmbeddingDialect, texts: Sequence[str]) -> Vectors:
         async with gate:
-            body = await send(dialect.encode(model, texts, request, options))
-        part = dialect.decode(body, model)
+            response = await send(dialect.encode(model, texts, request, options))
+        part = dialect.decode(response.body, model, response.headers)
         if len(part.vectors) != len(texts):
             raise MalformedResponse(f"{len(part.vectors)} vectors came back for {len(texts)} texts")
         return part

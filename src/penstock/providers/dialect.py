@@ -63,8 +63,8 @@ class EmbeddingDialect:
 
     encode: Callable[[str, Sequence[str], EmbeddingRequest, Options], WireCall]
     """`encode(model, texts, request, options)`."""
-    decode: Callable[[bytes, str], Vectors]
-    """`decode(body, model)`."""
+    decode: Callable[[bytes, str, Mapping[str, str]], Vectors]
+    """`decode(body, model, headers)`."""
     batch_limit: Callable[[str], int] = lambda model: 2048
     """How many texts one call of this model takes."""
     fallback: EmbeddingDialect | None = None

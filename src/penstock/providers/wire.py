@@ -166,7 +166,7 @@ class WireProvider:
                 model=model,
             )
         with _Located(self.name, model):
-            return await embed_in_batches(dialect, model, request, self._options, self._embedding)
+            return await embed_in_batches(dialect, model, request, self._options, self._request)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The provider's model list."""
@@ -208,9 +208,6 @@ class WireProvider:
         if response.status != 200:
             raise self._dialect.error(response.status, response.headers, response.body)
         return response
-
-    async def _embedding(self, call: WireCall) -> bytes:
-        return (await self._request(call)).body
 
     @contextlib.asynccontextmanager
     async def _open(self, call: WireCall) -> AsyncGenerator[StreamingResponse]:
@@ -271,13 +268,13 @@ class WireProvider:
                 break
         if isinstance(broken, ProviderTimeout) and not started:
             raise broken
+        yield _last_events(frames, decoder, broken)
+
+
 async def _signed(
     sign: Signer, call: WireCall, url: str, headers: dict[str, str]
 ) -> dict[str, str]:
     return {**headers, **await sign(call, url, {**call.headers, **headers})}
-
-
-        yield _last_events(frames, decoder, broken)
 
 
 class _Located:

@@ -1,7 +1,7 @@
 """Embeddings of more texts than one call takes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
@@ -10,6 +10,7 @@ from penstock.contract.errors import MalformedResponse, ModelNotFound, RateLimit
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.dialect import EmbeddingDialect, Options, WireCall
+from penstock.providers.http import WireResponse
 
 
 def encode(
@@ -18,7 +19,7 @@ def encode(
     return WireCall(f"/{model}", msgspec.json.encode(list(texts)))
 
 
-def decode(body: bytes, model: str) -> Vectors:
+def decode(body: bytes, model: str, headers: Mapping[str, str]) -> Vectors:
     texts = msgspec.json.decode(body, type=list[str])
     return Vectors(tuple((float(text),) for text in texts), "", Usage(input_tokens=len(texts)))
 
@@ -48,7 +49,7 @@ class Wire:
     async def wait(self, texts: list[str]) -> None:
         await asyncio.sleep(0)
 
-    async def send(self, call: WireCall) -> bytes:
+    async def send(self, call: WireCall) -> WireResponse:
         texts = msgspec.json.decode(call.body or b"", type=list[str])
         self.calls.append((call.path, texts))
         self.open += 1
@@ -60,7 +61,7 @@ class Wire:
             raise
         finally:
             self.open -= 1
-        return call.body or b""
+        return WireResponse(200, {}, call.body or b"")
 
 
 @pytest.mark.parametrize(
@@ -136,15 +137,17 @@ async def test_cancelling_the_caller_ends_every_call() -> None:
 
 
 async def test_a_vector_too_few_is_malformed() -> None:
-    async def send(call: WireCall) -> bytes:
-        return b'["1"]'
+    async def send(call: WireCall) -> WireResponse:
+        return WireResponse(200, {}, b'["1"]')
 
     with pytest.raises(MalformedResponse, match="1 vectors came back for 2 texts"):
         await embed_in_batches(BY_TWO, "m", asked(2), {}, send)
 
 
 async def test_the_model_that_answers_is_named() -> None:
-    named = EmbeddingDialect(encode, lambda body, model: Vectors(((1.0,),), f"{model}:latest"))
+    named = EmbeddingDialect(
+        encode, lambda body, model, headers: Vectors(((1.0,),), f"{model}:latest")
+    )
     found = await embed_in_batches(named, "m", asked(1), {}, Wire().send)
     assert found.model == "m:latest"
 
@@ -156,7 +159,7 @@ class Refusing(Wire):
         super().__init__()
         self.error = error
 
-    async def send(self, call: WireCall) -> bytes:
+    async def send(self, call: WireCall) -> WireResponse:
         body = await super().send(call)
         if call.path != "/old":
             raise self.error
@@ -195,7 +198,7 @@ async def test_without_another_way_the_error_stays() -> None:
 
 
 async def test_what_the_other_way_says_is_what_counts() -> None:
-    async def send(call: WireCall) -> bytes:
+    async def send(call: WireCall) -> WireResponse:
         if call.path == "/old":
             raise ModelNotFound("no such model", status=404)
         raise unknown_path()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from penstock.providers.bedrock.encode import write_json
 from penstock.providers.dialect import WireCall
 
 _COHERE_LIMIT = 96
+_TOKENS_HEADER = "x-amzn-bedrock-input-token-count"
 
 
 class _Titan(msgspec.Struct, rename="camel"):
@@ -51,17 +52,20 @@ def encode(model: str, texts: Sequence[str], request: EmbeddingRequest) -> WireC
     return WireCall(model_path(model, "invoke"), write_json(body))
 
 
-def decode(body: bytes, model: str) -> Vectors:
-    """The vectors in the order of their texts; Cohere's body does not tell the tokens it took."""
+def decode(body: bytes, model: str, headers: Mapping[str, str]) -> Vectors:
+    """The vectors in the order of their texts; Cohere's tokens are counted in a header only."""
     try:
+        counted = headers.get(_TOKENS_HEADER, "")
+        tokens = int(counted) if counted.isdecimal() else None
         if not _is_cohere(model):
             answer = _decode_titan(body)
-            usage = Usage(input_tokens=answer.input_text_token_count)
-            return Vectors((answer.embedding,), model, usage)
+            told = answer.input_text_token_count
+            return Vectors((answer.embedding,), model, Usage(tokens if told is None else told))
         found = _decode_cohere(body).embeddings
     except (ValueError, RecursionError) as error:
         raise MalformedResponse(f"the answer to an embedding call is malformed: {error}") from error
-    return Vectors(tuple(found.floats if isinstance(found, _ByType) else found), model)
+    vectors = found.floats if isinstance(found, _ByType) else found
+    return Vectors(tuple(vectors), model, Usage(tokens))
 
 
 def _is_cohere(model: str) -> bool:

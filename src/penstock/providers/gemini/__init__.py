@@ -33,7 +33,9 @@ DIALECT = Dialect(
     authorize=authorize,
     catalogue=catalogue.CATALOGUE,
     embeddings=EmbeddingDialect(
-        embeddings.encode, embeddings.decode, lambda model: embeddings.BATCH_LIMIT
+        embeddings.encode,
+        lambda body, model, headers: embeddings.decode(body, model),
+        lambda model: embeddings.BATCH_LIMIT,
     ),
     count=CountDialect(count.encode, count.decode),
     resume=encode.resume,

@@ -51,10 +51,12 @@ DIALECT = Dialect(
     catalogue=catalogue.CATALOGUE,
     embeddings=EmbeddingDialect(
         embeddings.encode,
-        lambda body, model: embeddings.decode(body),
+        lambda body, model, headers: embeddings.decode(body),
         lambda model: embeddings.BATCH_LIMIT,
         fallback=EmbeddingDialect(
-            embeddings.encode_one, lambda body, model: embeddings.decode_one(body), lambda model: 1
+            embeddings.encode_one,
+            lambda body, model, headers: embeddings.decode_one(body),
+            lambda model: 1,
         ),
     ),
     address=lambda options: address.from_environment(),

@@ -25,7 +25,7 @@ DIALECT = Dialect(
     catalogue=catalogue.CATALOGUE,
     embeddings=EmbeddingDialect(
         lambda model, texts, request, options: embeddings.encode(model, texts, request),
-        lambda body, model: embeddings.decode(body),
+        lambda body, model, headers: embeddings.decode(body),
         lambda model: embeddings.BATCH_LIMIT,
     ),
     count=CountDialect(count.encode, count.decode),

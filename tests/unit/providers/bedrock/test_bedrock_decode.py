@@ -128,8 +128,8 @@ def test_usage_is_the_whole_prompt_and_never_a_guess(
 def test_no_body_raises_anything_but_typed_errors(written: bytes) -> None:
     for read in (
         lambda: decode(written, {}),
-        lambda: embeddings.decode(written, "cohere.embed-v4:0"),
-        lambda: embeddings.decode(written, "amazon.titan-embed-text-v2:0"),
+        lambda: embeddings.decode(written, "cohere.embed-v4:0", {}),
+        lambda: embeddings.decode(written, "amazon.titan-embed-text-v2:0", {}),
         lambda: models.decode(written),
         lambda: count.decode(written),
     ):
@@ -158,7 +158,18 @@ def test_no_body_raises_anything_but_typed_errors(written: bytes) -> None:
     ],
 )
 def test_vectors(model: str, answer: dict[str, Any], vectors: Vectors) -> None:
-    assert embeddings.decode(msgspec.json.encode(answer), model) == vectors
+    assert embeddings.decode(msgspec.json.encode(answer), model, {}) == vectors
+
+
+def test_tokens_are_counted_in_a_header_where_the_body_does_not_tell_them() -> None:
+    counted = {"x-amzn-bedrock-input-token-count": "7"}
+    told = b'{"embedding": [1], "inputTextTokenCount": 3}'
+    cohere, titan = "cohere.embed-english-v3", "amazon.titan-embed-text-v2:0"
+    assert embeddings.decode(b'{"embeddings": [[1]]}', cohere, counted).usage == Usage(7)
+    assert embeddings.decode(b'{"embedding": [1]}', titan, counted).usage == Usage(7)
+    assert embeddings.decode(told, titan, counted).usage == Usage(3)
+    unread = {"x-amzn-bedrock-input-token-count": "many"}
+    assert embeddings.decode(b'{"embeddings": [[1]]}', cohere, unread).usage == Usage()
 
 
 def test_batches_are_as_large_as_the_model_takes() -> None:

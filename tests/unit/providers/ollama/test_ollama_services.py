@@ -163,7 +163,7 @@ def test_texts_out(
 def test_vectors_in() -> None:
     assert EMBEDDINGS is not None
     body = b'{"model": "m:latest", "embeddings": [[1, 0.5], [2, 3]], "prompt_eval_count": 8}'
-    assert EMBEDDINGS.decode(body, "m") == Vectors(
+    assert EMBEDDINGS.decode(body, "m", {}) == Vectors(
         ((1.0, 0.5), (2.0, 3.0)), "m:latest", Usage(input_tokens=8)
     )
 
@@ -172,11 +172,11 @@ def test_vectors_in() -> None:
 def test_malformed_vectors(body: bytes) -> None:
     assert EMBEDDINGS is not None
     with pytest.raises(MalformedResponse):
-        EMBEDDINGS.decode(body, "m")
+        EMBEDDINGS.decode(body, "m", {})
     assert EMBEDDINGS.fallback is not None
     if b"embedding" not in body:
         with pytest.raises(MalformedResponse):
-            EMBEDDINGS.fallback.decode(body, "m")
+            EMBEDDINGS.fallback.decode(body, "m", {})
 
 
 async def _embed(
