@@ -1,9 +1,12 @@
-"""Cost of decoding server-sent events: Penstock beside a bare split and httpx-sse.
+"""Cost of cutting streams into events: Penstock beside a bare split, httpx-sse and botocore.
 
 The bare split knows the one shape it is given and nothing else: no other line ends, no comments, no
 multi-line data, no limit. It is the floor. httpx-sse gets the same reads through its public API, an
 `EventSource` over an `httpx` response, as in its own client; no network is involved. All decoders
 must give the same events, or the bench fails.
+
+Amazon's event stream, which Bedrock sends, is measured beside botocore's buffer and a bare cut by
+the lengths that checks nothing and reads no header.
 
 Run: python bench/sse.py [--quick] [--json]
 """
@@ -11,9 +14,12 @@ Run: python bench/sse.py [--quick] [--json]
 from __future__ import annotations
 
 import platform
+import struct
 import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, cast
@@ -28,7 +34,7 @@ from _support import (
     throwaway_python,
 )
 
-PEERS = ("httpx-sse", "httpx")
+PEERS = ("httpx-sse", "httpx", "botocore")
 WORDS = (" the", " water", " flows", " through", " a", " naïve", " pen", "stock", ",", " größer")
 
 Event = tuple[str, bytes]
@@ -107,6 +113,10 @@ def feed_all(feed: Feed, reads: list[bytes]) -> None:
         feed(read)
 
 
+def feed_to_new(make: NewFeed, reads: list[bytes]) -> None:
+    feed_all(make(), reads)
+
+
 def plain(event: Any) -> Event:
     """Any decoder's event as name and data."""
     if isinstance(event, bytes):
@@ -153,6 +163,82 @@ def measure(
     return {name: taken / len(events) * 1e6 for name, taken in seconds.items()}
 
 
+def bedrock_messages(count: int) -> list[bytes]:
+    """Messages of three headers, as Bedrock streams its answers."""
+    fields = {
+        ":event-type": "contentBlockDelta",
+        ":content-type": "application/json",
+        ":message-type": "event",
+    }
+    headers = b"".join(
+        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(value)) + value
+        for name, value in ((name, text.encode()) for name, text in fields.items())
+    )
+    text = '{{"contentBlockIndex":0,"delta":{{"text":"{}"}},"p":"abcdefghijklm"}}'
+    messages: list[bytes] = []
+    for at in range(count):
+        payload = text.format(WORDS[at % len(WORDS)]).encode()
+        lengths = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+        message = lengths + struct.pack(">I", zlib.crc32(lengths)) + headers + payload
+        messages.append(message + struct.pack(">I", zlib.crc32(message)))
+    return messages
+
+
+def bare_messages() -> Feed:
+    """The floor for the event stream: cut where the lengths say, and believe all of it."""
+    held = b""
+
+    def feed(read: bytes) -> list[bytes]:
+        nonlocal held
+        held += read
+        payloads: list[bytes] = []
+        at = 0
+        while len(held) - at >= 8:
+            total, headers = struct.unpack_from(">II", held, at)
+            if len(held) - at < total:
+                break
+            payloads.append(held[at + 12 + headers : at + total - 4])
+            at += total
+        held = held[at:]
+        return payloads
+
+    return feed
+
+
+def penstock_messages() -> Feed:
+    return import_module("penstock.streaming.eventstream").AWSEventStreamDecoder().feed
+
+
+def botocore_messages() -> Feed:
+    buffer = import_module("botocore.eventstream").EventStreamBuffer()
+
+    def feed(read: bytes) -> list[object]:
+        buffer.add_data(read)
+        return list(buffer)
+
+    return feed
+
+
+def measure_messages(messages: list[bytes], reads: list[bytes], rounds: int) -> dict[str, float]:
+    """Check that all give the same payloads, then time them by turns: microseconds per message."""
+    makers: dict[str, NewFeed] = {
+        "bare": bare_messages,
+        "penstock": penstock_messages,
+        "botocore": botocore_messages,
+    }
+    (wanted,) = {
+        tuple(getattr(found, "payload", found) for read in reads for found in feed(read))
+        for feed in (make() for make in makers.values())
+    }
+    if len(wanted) != len(messages):
+        sys.exit(f"{len(messages)} messages were sent and {len(wanted)} read")
+    seconds = median_seconds(
+        {name: partial(feed_to_new, make, reads) for name, make in makers.items()},
+        rounds,
+    )
+    return {name: taken / len(messages) * 1e6 for name, taken in seconds.items()}
+
+
 def work(arguments: Arguments) -> None:
     """Measure every shape in every size of reads; runs in the environment of the peers."""
     count, rounds = (300, 3) if arguments.quick else (6000, 31)
@@ -171,6 +257,16 @@ def work(arguments: Arguments) -> None:
         for size in ("1 event", "16 events", "4 KiB", "64 KiB"):
             each = measure(events, in_reads(events, size), bare, rounds)
             rows.append({"shape": shape, "reads": size, "microseconds_per_event": each})
+    messages = bedrock_messages(count)
+    message_rows = [
+        {
+            "reads": size,
+            "microseconds_per_message": measure_messages(
+                messages, in_reads(messages, size), rounds
+            ),
+        }
+        for size in ("1 event", "16 events", "4 KiB", "64 KiB")
+    ]
     hand_over(
         {
             "python": platform.python_version(),
@@ -178,6 +274,7 @@ def work(arguments: Arguments) -> None:
             "events": count,
             "rounds": rounds,
             "rows": rows,
+            "message_rows": message_rows,
         }
     )
 
@@ -194,6 +291,10 @@ def main() -> None:
         each = row["microseconds_per_event"]
         row["times_bare"] = each["penstock"] / each["bare"]
         row["times_faster_than_httpx_sse"] = each["httpx-sse"] / each["penstock"]
+    for row in result["message_rows"]:
+        each = row["microseconds_per_message"]
+        row["times_bare"] = each["penstock"] / each["bare"]
+        row["times_faster_than_botocore"] = each["botocore"] / each["penstock"]
     if arguments.json:
         hand_over(result)
         return
@@ -211,6 +312,19 @@ def main() -> None:
                 row["times_faster_than_httpx_sse"],
             ]
             for row in result["rows"]
+        ],
+    )
+    print("\nAmazon's event stream; microseconds per message")
+    print_table(
+        ["reads of", "bare", "penstock", "botocore", "x bare", "faster than botocore"],
+        [
+            [
+                row["reads"],
+                *row["microseconds_per_message"].values(),
+                row["times_bare"],
+                row["times_faster_than_botocore"],
+            ]
+            for row in result["message_rows"]
         ],
     )
 

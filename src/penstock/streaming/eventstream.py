@@ -1,24 +1,26 @@
 """Amazon's binary event stream: the bytes of a Bedrock body in, checked messages out.
 
 A message is a prelude (total length, length of the headers, checksum of both), the headers, the
-payload and a checksum over everything. The checksums and the headers are read by botocore, which
-the extra `bedrock` installs; the bytes are cut into messages here, because botocore copies all that
-it holds on every read and on every message.
+payload and a checksum over everything. A header is the length of its name in a byte, the name, the
+kind of its value in a byte, and the value; texts and bytes begin with their length in two bytes.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from importlib import import_module
-from typing import Protocol, cast
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from zlib import crc32
 
 import msgspec
 
-from penstock.contract.errors import ConfigurationError, MalformedResponse
+from penstock.contract.errors import MalformedResponse
 
 _PRELUDE = struct.Struct(">III")
-_MESSAGE_CHECKSUM_BYTES = 4
+_LENGTHS_BYTES = 8
+_CHECKSUM_BYTES = 4
+_SHORT_BYTES = 512
+_BYTES, _TEXT = 6, 7
 
 
 class EventStreamMessage(msgspec.Struct, frozen=True):
@@ -28,18 +30,8 @@ class EventStreamMessage(msgspec.Struct, frozen=True):
     decimal, `true` and `false`, bytes and UUIDs in hexadecimal.
     """
 
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     payload: bytes
-
-
-class _Message(Protocol):
-    headers: Mapping[str, object]
-    payload: bytes
-
-
-class _Buffer(Protocol):
-    def add_data(self, data: bytes) -> None: ...
-    def next(self) -> _Message: ...
 
 
 class AWSEventStreamDecoder:
@@ -47,31 +39,19 @@ class AWSEventStreamDecoder:
 
     Reads may be cut at any byte. A wrong checksum, lengths or headers that make no sense, and a
     message of more than `max_message_bytes` raise `MalformedResponse`; the decoder is of no use
-    afterwards. Without botocore, making a decoder raises `ConfigurationError`.
+    afterwards.
     """
 
-    __slots__ = ("_buffer", "_errors", "_held", "_max_message_bytes", "_message_bytes")
+    __slots__ = ("_headers_bytes", "_held", "_max_message_bytes", "_message_bytes")
 
     def __init__(self, max_message_bytes: int = 16 * 1024 * 1024) -> None:
         """Expect the first byte of a body."""
-        try:
-            botocore = import_module("botocore.eventstream")
-        except ImportError as error:
-            raise ConfigurationError(
-                "Bedrock's streams need botocore, which is not installed: "
-                "pip install 'penstock[bedrock]'"
-            ) from error
-        self._buffer = cast("_Buffer", botocore.EventStreamBuffer())
-        # Besides its own errors, botocore lets through what its parsing of broken headers raises.
-        self._errors = cast(
-            "tuple[type[Exception], ...]",
-            (botocore.ParserError, LookupError, ValueError, struct.error),
-        )
         self._max_message_bytes = max_message_bytes
         # From the first byte of the first message that has not been returned.
         self._held = bytearray()
-        # The length of that message, once its prelude has been read.
-        self._message_bytes: int | None = None
+        # The lengths of that message and of its headers, once its prelude has been read.
+        self._message_bytes = 0
+        self._headers_bytes = 0
 
     def feed(self, data: bytes) -> list[EventStreamMessage]:
         """Take the next read and return the messages that it completes, in order."""
@@ -80,17 +60,15 @@ class AWSEventStreamDecoder:
         messages: list[EventStreamMessage] = []
         start = 0
         while True:
-            available = len(held) - start
-            if self._message_bytes is None:
-                if available < _PRELUDE.size:
+            if not self._message_bytes:
+                if len(held) - start < _PRELUDE.size:
                     break
-                prelude = bytes(held[start : start + _PRELUDE.size])
-                self._message_bytes = self._read_prelude(prelude)
-            if available < self._message_bytes:
-                break
+                self._read_prelude(held[start : start + _PRELUDE.size])
             end = start + self._message_bytes
-            messages.append(self._read_message(bytes(held[start + _PRELUDE.size : end])))
-            self._message_bytes = None
+            if len(held) < end:
+                break
+            messages.append(_read_message(bytes(held[start:end]), self._headers_bytes))
+            self._message_bytes = 0
             start = end
         del held[:start]
         return messages
@@ -107,40 +85,83 @@ class AWSEventStreamDecoder:
             )
         return []
 
-    def _read_prelude(self, prelude: bytes) -> int:
-        total, headers, _ = _PRELUDE.unpack(prelude)
-        if headers > total - _PRELUDE.size - _MESSAGE_CHECKSUM_BYTES:
+    def _read_prelude(self, prelude: bytearray) -> None:
+        total, headers, checksum = _PRELUDE.unpack(prelude)
+        if headers > total - _PRELUDE.size - _CHECKSUM_BYTES:
             raise MalformedResponse(
                 f"an event stream message of {total} bytes cannot have {headers} bytes of headers"
             )
-        self._buffer.add_data(prelude)
-        try:
-            self._buffer.next()
-        except StopIteration:
-            # The prelude is right and the rest of the message is missing, as it should be.
-            pass
-        except self._errors as error:
-            raise MalformedResponse(f"broken event stream message: {error}") from error
+        _check(prelude[:_LENGTHS_BYTES], checksum)
         if total > self._max_message_bytes:
             raise MalformedResponse(
                 f"an event stream message of {total} bytes is larger than the limit of "
                 f"{self._max_message_bytes} bytes"
             )
-        return total
-
-    def _read_message(self, rest: bytes) -> EventStreamMessage:
-        self._buffer.add_data(rest)
-        try:
-            message = self._buffer.next()
-        except self._errors as error:
-            raise MalformedResponse(f"broken event stream message: {error}") from error
-        headers = {name: _as_text(value) for name, value in message.headers.items()}
-        return EventStreamMessage(headers, message.payload)
+        self._message_bytes = total
+        self._headers_bytes = headers
 
 
-def _as_text(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+def _read_message(message: bytes, headers_bytes: int) -> EventStreamMessage:
+    end = len(message) - _CHECKSUM_BYTES
+    _check(message[:end], int.from_bytes(message[end:], "big"))
+    start = _PRELUDE.size + headers_bytes
+    read = _read_short_headers if headers_bytes <= _SHORT_BYTES else _read_headers
+    try:
+        headers = read(message[_PRELUDE.size : start])
+    except (LookupError, ValueError) as error:
+        raise MalformedResponse(f"broken event stream message: {error!r}") from error
+    return EventStreamMessage(headers, message[start:end])
+
+
+def _check(data: bytes | bytearray, checksum: int) -> None:
+    found = crc32(data)
+    if found != checksum:
+        raise MalformedResponse(
+            f"broken event stream message: its checksum is {found:08x} and not {checksum:08x}"
+        )
+
+
+def _read_headers(data: bytes) -> Mapping[str, str]:
+    """Raises LookupError or ValueError when they make no sense."""
+    headers: dict[str, str] = {}
+    at = 0
+    while at < len(data):
+        kind_at = at + 1 + data[at]
+        name = data[at + 1 : kind_at].decode()
+        kind = data[kind_at]
+        at = kind_at + 1
+        if kind in (_TEXT, _BYTES):
+            start = at + 2
+            at = start + (data[start - 2] << 8) + data[start - 1]
+            value = data[start:at].decode() if kind == _TEXT else data[start:at].hex()
+        else:
+            size, show = _OF_FIXED_SIZE[kind]
+            value = show(data[at : at + size])
+            at += size
+        if name in headers:
+            raise ValueError(f"the header {name!r} is there twice")
+        headers[name] = value
+    if at != len(data):
+        raise ValueError("the headers end within a value")
+    return headers
+
+
+# The messages of a stream differ in their payloads; their headers are a few, again and again.
+_read_short_headers = lru_cache(256)(_read_headers)
+
+
+def _number(value: bytes) -> str:
+    return str(int.from_bytes(value, "big", signed=True))
+
+
+_OF_FIXED_SIZE: Mapping[int, tuple[int, Callable[[bytes], str]]] = {
+    0: (0, lambda value: "true"),
+    1: (0, lambda value: "false"),
+    2: (1, _number),
+    3: (2, _number),
+    4: (4, _number),
+    5: (8, _number),
+    8: (8, _number),
+    9: (16, bytes.hex),
+}
+"""Kinds of values: how many bytes they have, and how they are shown."""

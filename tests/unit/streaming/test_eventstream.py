@@ -5,15 +5,16 @@ from __future__ import annotations
 import struct
 import sys
 from binascii import crc32
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import pairwise
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.errors import ConfigurationError, MalformedResponse
+from penstock.contract.errors import MalformedResponse
 from penstock.streaming.eventstream import AWSEventStreamDecoder, EventStreamMessage
 
 pytest.importorskip("botocore")
@@ -170,28 +171,98 @@ def test_a_message_over_the_limit_is_refused_before_it_is_read() -> None:
         decode(body[:12], limit=len(body) - 1)
 
 
+# botocore reads the same
+
+
 class Buffer(Protocol):
     def add_data(self, data: bytes) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
-def test_botocore_holds_one_message_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It copies all that it holds for every read and message, which would make large bodies slow.
-    buffer = cast("type[Buffer]", import_module("botocore.eventstream").EventStreamBuffer)
-    added: list[int] = []
-    add_data = buffer.add_data
-
-    def counted(self: Buffer, data: bytes) -> None:
-        added.append(len(data))
-        add_data(self, data)
-
-    monkeypatch.setattr(buffer, "add_data", counted)
-    body = encoded(CHUNK)
-    decode(body * 3)
-    decode(*(body[at : at + 1] for at in range(len(body))))
-    assert added == [12, len(body) - 12] * 4
+def by_botocore(*reads: bytes) -> list[EventStreamMessage]:
+    buffer: Buffer = import_module("botocore.eventstream").EventStreamBuffer()
+    found: list[EventStreamMessage] = []
+    for read in reads:
+        buffer.add_data(read)
+        for message in buffer:
+            headers = {name: as_text(value) for name, value in message.headers.items()}
+            found.append(EventStreamMessage(headers, message.payload))
+    return found
 
 
-def test_without_botocore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def sized(value: bytes) -> bytes:
+    return struct.pack(">H", len(value)) + value
+
+
+values = st.one_of(
+    st.tuples(st.sampled_from([0, 1]), st.just(b"")),
+    *(
+        st.tuples(st.just(kind), st.binary(min_size=size, max_size=size))
+        for kind, size in ((2, 1), (3, 2), (4, 4), (5, 8), (8, 8), (9, 16))
+    ),
+    st.tuples(st.just(6), st.binary(max_size=300).map(sized)),
+    st.tuples(st.just(7), st.text(max_size=300).map(lambda text: sized(text.encode()))),
+)
+header_blocks = st.dictionaries(st.text(max_size=40), values, max_size=5).map(
+    lambda fields: b"".join(header(name, kind, raw) for name, (kind, raw) in fields.items())
+)
+bodies = st.lists(st.builds(encode, header_blocks, st.binary(max_size=200)), max_size=5).map(
+    b"".join
+)
+
+
+@given(bodies, st.data())
+def test_any_stream_in_any_reads_is_read_as_botocore_reads_it(
+    body: bytes, data: st.DataObject
+) -> None:
+    cuts = [0, *sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12))), len(body)]
+    reads = [body[start:end] for start, end in pairwise(cuts)]
+    assert decode(*reads, limit=2**20) == by_botocore(*reads)
+
+
+@given(st.one_of(st.binary(max_size=60), header_blocks), st.binary(max_size=60), st.data())
+def test_nothing_is_taken_that_botocore_refuses(
+    headers: bytes, payload: bytes, data: st.DataObject
+) -> None:
+    """With right checksums, so that only the headers themselves may be wrong."""
+    if headers:
+        changed = bytearray(headers)
+        changed[data.draw(st.integers(0, len(headers) - 1))] ^= data.draw(st.integers(0, 255))
+        headers = bytes(changed)
+    body = encode(headers, payload)
+    try:
+        ours = decode(body, limit=2**20)
+    except MalformedResponse:
+        return
+    assert ours == by_botocore(body)
+
+
+@given(bodies, st.data())
+def test_a_changed_byte_is_never_taken(body: bytes, data: st.DataObject) -> None:
+    changed = bytearray(body or encoded(CHUNK))
+    changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(MalformedResponse):
+        decode(bytes(changed), limit=2**20)
+
+
+def test_a_value_that_the_end_of_the_headers_cuts_off_is_malformed() -> None:
+    """botocore takes what is left of it."""
+    cut = text_header("cut", "value")[:-1]
+    assert by_botocore(encode(cut, b""))[0].headers == {"cut": "valu"}
+    with pytest.raises(MalformedResponse, match="end within a value"):
+        decode(encode(cut, b""))
+
+
+def test_a_body_is_read_without_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bearer token needs no signature, so it needs nothing of botocore."""
+    monkeypatch.setitem(sys.modules, "botocore", None)
     monkeypatch.setitem(sys.modules, "botocore.eventstream", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'penstock\[bedrock\]'"):
-        AWSEventStreamDecoder()
+    assert decode(encoded(CHUNK)) == [CHUNK]
