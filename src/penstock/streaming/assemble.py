@@ -30,25 +30,29 @@ def parse_arguments(text: str, *, tool: str) -> JSONObject:
 class Assembler:
     """Keeps what a stream has said so far, in the order in which each part began."""
 
+    __slots__ = ("_parts", "_tools", "run")
+
     def __init__(self) -> None:
         """Start empty."""
-        self._parts: list[_TextBuffer | _ReasoningBuffer | _ToolBuffer] = []
+        self._parts: list[_TextBuffer | _ReasoningBuffer | _ToolBuffer | Content] = []
         self._tools: dict[int, _ToolBuffer] = {}
+        self.run: list[str] = []
+        """The text since the last part of another kind: always the same list, to append to.
+
+        Most pieces of most streams are text, and so they cost an append and nothing else.
+        """
 
     def text(self, piece: str) -> None:
         """Append to the current text part, or begin one."""
-        last = self._parts[-1] if self._parts else None
-        if not isinstance(last, _TextBuffer):
-            last = _TextBuffer()
-            self._parts.append(last)
-        last.pieces.append(piece)
+        self.run.append(piece)
 
     def reasoning(self, piece: str = "", *, signature: str | None = None) -> None:
         """Append to the current thinking part, or begin one."""
-        last = self._parts[-1] if self._parts else None
+        parts = self._settled()
+        last = parts[-1] if parts else None
         if not isinstance(last, _ReasoningBuffer):
             last = _ReasoningBuffer()
-            self._parts.append(last)
+            parts.append(last)
         last.pieces.append(piece)
         last.signature = signature or last.signature
 
@@ -57,10 +61,14 @@ class Assembler:
         call = self._tools.get(index)
         if call is None:
             call = self._tools[index] = _ToolBuffer()
-            self._parts.append(call)
+            self._settled().append(call)
         call.id = call.id or id
         call.name = call.name or name
         call.pieces.append(arguments)
+
+    def whole(self, part: Content) -> None:
+        """Append a part that is complete; nothing is ever joined to it."""
+        self._settled().append(part)
 
     @property
     def has_tools(self) -> bool:
@@ -71,7 +79,9 @@ class Assembler:
     def partial_text(self) -> str:
         """All text so far."""
         return "".join(
-            "".join(part.pieces) for part in self._parts if isinstance(part, _TextBuffer)
+            part.text if isinstance(part, Text) else "".join(part.pieces)
+            for part in self._settled()
+            if isinstance(part, (Text, _TextBuffer))
         )
 
     def content(self, *, cut: bool = False) -> tuple[Content, ...]:
@@ -80,8 +90,22 @@ class Assembler:
         `cut` says that the answer ran out of tokens: a call that it broke off at its end is left
         out.
         """
-        parts = self._parts[:-1] if cut and self._ends_in_broken_call() else self._parts
-        return tuple(part.build() for part in parts)
+        parts = self._settled()
+        if cut and self._ends_in_broken_call():
+            parts = parts[:-1]
+        return tuple(part if isinstance(part, msgspec.Struct) else part.build() for part in parts)
+
+    def _settled(self) -> list[_TextBuffer | _ReasoningBuffer | _ToolBuffer | Content]:
+        """The parts, after the run of text has become one of them."""
+        parts = self._parts
+        if self.run:
+            last = parts[-1] if parts else None
+            if not isinstance(last, _TextBuffer):
+                last = _TextBuffer()
+                parts.append(last)
+            last.pieces.append("".join(self.run))
+            self.run.clear()
+        return parts
 
     def _ends_in_broken_call(self) -> bool:
         last = self._parts[-1] if self._parts else None

@@ -46,6 +46,37 @@ def test_parts_stand_in_the_order_in_which_they_began() -> None:
     assert made.has_tools
 
 
+def test_a_whole_part_stands_for_itself() -> None:
+    made = Assembler()
+    made.text("a")
+    made.whole(Text("b", meta={"signed": "x"}))
+    made.text("c")
+    made.whole(Reasoning("hm", signature="s"))
+    made.reasoning("m")
+    made.whole(ToolUse("c1", "now", {}))
+    assert made.partial_text == "abc"
+    assert made.content(cut=True) == (
+        Text("a"),
+        Text("b", meta={"signed": "x"}),
+        Text("c"),
+        Reasoning("hm", signature="s"),
+        Reasoning("m"),
+        ToolUse("c1", "now", {}),
+    )
+
+
+def test_text_that_is_appended_to_the_run_is_text_like_any_other() -> None:
+    made = Assembler()
+    run = made.run
+    run.append("a")
+    made.text("b")
+    assert made.partial_text == "ab"
+    run.append("c")
+    made.reasoning("hm")
+    run.append("d")
+    assert made.content() == (Text("abc"), Reasoning("hm"), Text("d"))
+
+
 def test_the_signature_of_a_thought_is_kept_wherever_it_comes() -> None:
     made = Assembler()
     made.reasoning("hm", signature="first")

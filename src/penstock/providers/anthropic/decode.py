@@ -11,12 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.contract.errors import (
-    ContentRejected,
-    MalformedResponse,
-    PenstockError,
-    StreamInterrupted,
-)
+from penstock.contract.errors import ContentRejected, MalformedResponse, StreamInterrupted
 from penstock.contract.events import Chunk, Finished, ProviderEvent
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import ToolUse
@@ -24,6 +19,7 @@ from penstock.providers.anthropic.blocks import Blocks
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.anthropic.resume import PAUSED
 from penstock.providers.anthropic.shapes import Answer, Event, StopDetails, WireUsage
+from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.sse import ServerSentEvent
 
 _STOP_REASONS: Mapping[str, StopReason] = {
@@ -58,42 +54,29 @@ def decode(body: bytes) -> Reply:
     return collected.reply(answer.stop_reason or "end_turn", pieces=False)
 
 
-class MessageStreamDecoder:
-    """Turns the events of one stream into deltas and, at its end, the whole reply.
+class MessageStreamDecoder(StreamReader[ServerSentEvent]):
+    """The stream of a message; it ends with `message_stop`."""
 
-    A typed error that follows deltas in the same batch is raised by the next call, so that no text
-    that has arrived is lost.
-    """
+    __slots__ = ("_collected",)
 
-    __slots__ = ("_begun", "_collected", "_empty", "_ended", "_error", "malformed")
+    end_mark = "message_stop"
+    content = "message"
 
     def __init__(self) -> None:
         """Expect the first event."""
+        super().__init__()
         self._collected = _Collector()
-        self._empty = True
-        self._begun = False
-        self._ended = False
-        self._error: PenstockError | None = None
-        self.malformed = 0
-        """How many events were skipped because they could not be read."""
 
-    def feed(self, frames: Sequence[ServerSentEvent]) -> list[ProviderEvent]:
-        """The deltas that these events hold; `Finished` comes with `message_stop`."""
-        self._raise_held()
-        events: list[ProviderEvent] = []
-        if self._ended or not frames:
-            return events
-        self._empty = False
+    def _read(self, frames: Sequence[ServerSentEvent], events: list[ProviderEvent]) -> None:
         texts = self._collected.blocks.texts
         for frame in frames:
             try:
                 event = _decode_event(frame.data)
-            except (ValueError, RecursionError):
-                if frame.event != "error":
-                    self.malformed += 1
-                    continue
-                self._fail(map_inline_error(frame.data))
-                break
+            except (ValueError, RecursionError) as unread:
+                if frame.event == "error":
+                    raise map_inline_error(frame.data) from unread
+                self.malformed += 1
+                continue
             delta = event.delta
             # Most events are one piece of text in a block that has begun.
             if (
@@ -105,26 +88,9 @@ class MessageStreamDecoder:
                 pieces.append(text)
                 events.append(Chunk(text))
                 continue
-            try:
-                self._take(event, frame, events)
-            except PenstockError as error:
-                self._fail(error)
+            self._take(event, frame, events)
             if self._ended:
                 break
-        if not events:
-            self._raise_held()
-        return events
-
-    def finish(self) -> list[ProviderEvent]:
-        """The end of the body, at which nothing is left to say: `message_stop` said it."""
-        if not self._ended:
-            self._ended = True
-            if self._begun or self._empty:
-                self._error = self._interrupted("the stream ended before message_stop came")
-            else:
-                self._error = MalformedResponse("the stream holds no message")
-        self._raise_held()
-        return []
 
     def _take(self, event: Event, frame: ServerSentEvent, events: list[ProviderEvent]) -> None:
         collected = self._collected
@@ -146,32 +112,24 @@ class MessageStreamDecoder:
                     collected.reason = event.delta.stop_reason or collected.reason
                     collected.details = event.delta.stop_details or collected.details
             case "message_stop":
-                self._end(events)
+                self._settle(events)
             case "error":
-                self._fail(map_inline_error(event.error))
+                raise map_inline_error(event.error)
             case _:
                 if frame.event == "error":
-                    self._fail(map_inline_error(frame.data))
+                    raise map_inline_error(frame.data)
 
-    def _end(self, events: list[ProviderEvent]) -> None:
-        if self._collected.reason is None:
-            raise self._interrupted("message_stop came without a stop_reason")
-        events.append(Finished(self._collected.reply(self._collected.reason, pieces=True)))
+    def _settle(self, events: list[ProviderEvent]) -> None:
+        reason = self._collected.reason
+        if reason is None:
+            raise StreamInterrupted(
+                "message_stop came without a stop_reason", partial=self._partial()
+            )
+        events.append(Finished(self._collected.reply(reason, pieces=True)))
         self._ended = True
 
-    def _interrupted(self, message: str) -> StreamInterrupted:
-        return StreamInterrupted(message, partial=self._collected.blocks.partial)
-
-    def _fail(self, error: PenstockError) -> None:
-        if isinstance(error, ContentRejected):
-            error.partial = self._collected.blocks.partial
-        self._ended = True
-        self._error = error
-
-    def _raise_held(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+    def _partial(self) -> str:
+        return self._collected.blocks.partial
 
 
 class _Collector:

@@ -10,12 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.contract.errors import (
-    MalformedResponse,
-    PenstockError,
-    StreamInterrupted,
-)
-from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
+from penstock.contract.exchange import Reply
 from penstock.contract.messages import ToolUse
 from penstock.providers.bedrock.blocks import Blocks, CallBlock, TextBlock
 from penstock.providers.bedrock.decode import check, is_callers, is_cut, reply
@@ -28,6 +25,7 @@ from penstock.providers.bedrock.shapes import (
     StreamMetadata,
     WireUsage,
 )
+from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.eventstream import EventStreamMessage
 
 _decode_start = msgspec.json.Decoder(ContentBlockStart).decode
@@ -38,44 +36,27 @@ _decode_metadata = msgspec.json.Decoder(StreamMetadata).decode
 _Events: TypeAlias = list[ProviderEvent]
 
 
-class ConverseStreamDecoder:
-    """Turns the messages of one stream into deltas and, at its end, the whole reply.
+class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
+    """The messages of one answer; it ends with `metadata`, or with the body."""
 
-    A typed error that follows deltas in the same batch is raised by the next call, so that no text
-    that has arrived is lost.
-    """
+    __slots__ = ("_blocks", "_foreign", "_headers", "_metadata", "_reason", "_usage")
 
-    __slots__ = (
-        "_blocks",
-        "_ended",
-        "_error",
-        "_foreign",
-        "_headers",
-        "_metadata",
-        "_reason",
-        "_usage",
-        "malformed",
-    )
+    end_mark = "messageStop"
+    content = "message"
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         """Expect the first message of a response with these headers."""
+        super().__init__()
+        # Whatever comes in Amazon's framing, with its checksums, is Amazon's.
+        self._begun = True
         self._headers = headers
         self._blocks = Blocks()
         self._foreign: set[int] = set()
         self._reason: str | None = None
         self._usage: WireUsage | None = None
         self._metadata = False
-        self._ended = False
-        self._error: PenstockError | None = None
-        self.malformed = 0
-        """How many messages were skipped because they could not be read."""
 
-    def feed(self, frames: Sequence[EventStreamMessage]) -> list[ProviderEvent]:
-        """The deltas that these messages hold; `Finished` comes with `metadata`."""
-        self._raise_held()
-        events: _Events = []
-        if self._ended:
-            return events
+    def _read(self, frames: Sequence[EventStreamMessage], events: _Events) -> None:
         blocks = self._blocks.by_index
         for frame in frames:
             headers = frame.headers
@@ -90,31 +71,22 @@ class ConverseStreamDecoder:
                     ):
                         block.pieces.append(text)
                         events.append(Chunk(text))
-                    else:
-                        self._add(piece, events)
+                        continue
+                    self._add(piece, events)
                 elif headers.get(":message-type", "event") != "event":
-                    self._fail(map_stream_error(headers, frame.payload))
+                    raise map_stream_error(headers, frame.payload)
                 elif kind == "contentBlockStart":
                     self._start(frame.payload, events)
                 elif kind == "messageStop":
-                    self._stop(frame.payload, events)
+                    self._reason = _decode_stop(frame.payload).stop_reason
                 elif kind == "metadata":
-                    self._measure(frame.payload, events)
+                    self._usage = _decode_metadata(frame.payload).usage
+                    self._metadata = True
             except (ValueError, RecursionError):
                 self.malformed += 1
-            if self._ended:
+            if self._metadata and self._reason is not None:
+                self._end(events)
                 break
-        if not events:
-            self._raise_held()
-        return events
-
-    def finish(self) -> list[ProviderEvent]:
-        """The end of the body: `Finished`, unless `metadata` brought it already."""
-        events: _Events = []
-        if not self._ended:
-            self._end(events)
-        self._raise_held()
-        return events
 
     def _start(self, payload: bytes, events: _Events) -> None:
         begun = _decode_start(payload)
@@ -160,39 +132,15 @@ class ConverseStreamDecoder:
         if thought.redacted_content:
             block.redacted.append(thought.redacted_content)
 
-    def _stop(self, payload: bytes, events: _Events) -> None:
-        self._reason = _decode_stop(payload).stop_reason
-        if self._metadata:
-            self._end(events)
+    def _partial(self) -> str:
+        return self._blocks.partial_text
 
-    def _measure(self, payload: bytes, events: _Events) -> None:
-        self._usage = _decode_metadata(payload).usage
-        self._metadata = True
-        if self._reason is not None:
-            self._end(events)
-
-    def _end(self, events: _Events) -> None:
-        self._ended = True
-        try:
-            events.append(self._finished())
-        except PenstockError as error:
-            self._error = error
-
-    def _finished(self) -> Finished:
-        reason, partial = self._reason, self._blocks.partial_text
+    def _reply(self) -> Reply | None:
+        reason = self._reason
         if reason is None:
-            raise StreamInterrupted("the stream ended before messageStop came", partial=partial)
-        check(reason, partial)
+            return None
+        check(reason, self._partial())
         content = self._blocks.content(cut=is_cut(reason))
         if any(isinstance(part, ToolUse) and not part.name for part in content):
             raise MalformedResponse("a tool call has no name")
-        return Finished(reply(content, reason, self._usage, self._headers))
-
-    def _fail(self, error: PenstockError) -> None:
-        self._ended = True
-        self._error = error
-
-    def _raise_held(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        return reply(content, reason, self._usage, self._headers)

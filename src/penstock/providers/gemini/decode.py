@@ -23,7 +23,6 @@ from penstock.contract.messages import (
     Reasoning,
     Text,
     ToolUse,
-    join_text,
 )
 from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
 from penstock.providers.gemini.errors import listed_error, map_inline_error
@@ -35,6 +34,7 @@ from penstock.providers.gemini.shapes import (
     PartPiece,
     WireUsage,
 )
+from penstock.streaming.assemble import Assembler
 
 _STOP_REASONS: Mapping[str, StopReason] = {
     "STOP": "endTurn",
@@ -106,25 +106,13 @@ def blocked(answer: Answer) -> ContentRejected | None:
 class Collector:
     """Keeps what one answer has said, whether it came whole or in pieces."""
 
-    __slots__ = (
-        "_calls",
-        "_message",
-        "_parts",
-        "_run",
-        "_thoughts",
-        "_token",
-        "model",
-        "response_id",
-        "usage",
-    )
+    __slots__ = ("_ids", "_message", "_parts", "_run", "_token", "model", "response_id", "usage")
 
     def __init__(self) -> None:
         """Start empty."""
-        self._parts: list[Content] = []
-        # Unsigned pieces since the last part of another kind; at most one of the two holds any.
-        self._run: list[str] = []
-        self._thoughts: list[str] = []
-        self._calls = 0
+        self._parts = Assembler()
+        self._run = self._parts.run
+        self._ids: list[str] = []
         self._token: str | None = None
         self._message = ""
         self.usage: WireUsage | None = None
@@ -134,7 +122,7 @@ class Collector:
     @property
     def partial(self) -> str:
         """All text so far."""
-        return join_text(self._content())
+        return self._parts.partial_text
 
     def learn(self, answer: Answer) -> None:
         """Take over what stands beside the candidates."""
@@ -152,8 +140,6 @@ class Collector:
             for part in content.parts:
                 # Most pieces are text and nothing else.
                 if part.text and not part.thought and part.thought_signature is None:
-                    if self._thoughts:
-                        self._content()
                     self._run.append(part.text)
                     events.append(Chunk(part.text))
                 else:
@@ -171,12 +157,12 @@ class Collector:
             raise ContentRejected(f"the provider stopped the answer: {said}", partial=self.partial)
         if reason in _MALFORMED:
             raise MalformedResponse(f"the model broke its own protocol: {said}")
-        content = self._content()
+        content = self._parts.content()
         if any(isinstance(part, ToolUse) and not part.name for part in content):
             raise MalformedResponse("a tool call has no name")
         paused = reason == "CONTINUATION" and self._token is not None
         return Reply(
-            _marked(content, self._token) if paused else tuple(content),
+            _marked(content, self._token) if paused else content,
             self.model or "",
             # Empty, so that an answer that never ends is not taken for one that did.
             "" if paused else _stop_reason(reason, content),
@@ -185,16 +171,6 @@ class Collector:
             reason,
         )
 
-    def _content(self) -> list[Content]:
-        """The parts so far, after what was still open has become one."""
-        if self._run:
-            self._parts.append(Text("".join(self._run)))
-            self._run.clear()
-        elif self._thoughts:
-            self._parts.append(Reasoning("".join(self._thoughts)))
-            self._thoughts.clear()
-        return self._parts
-
     def _add_part(self, part: PartPiece, events: list[ProviderEvent]) -> None:
         signature = part.thought_signature
         meta: JSONObject | None = {SIGNATURE: signature} if signature else None
@@ -202,32 +178,30 @@ class Collector:
             self._add_call(part.function_call, meta, events)
         elif part.inline_data is not None:
             if (media := _media(part.inline_data, meta)) is not None:
-                self._content().append(media)
+                self._parts.whole(media)
         elif part.thought:
             self._add_thought(part.text or "", signature, events)
         elif part.text or signature:
-            self._content().append(Text(part.text or "", meta=meta))
+            self._parts.whole(Text(part.text or "", meta=meta))
             if part.text:
                 events.append(Chunk(part.text))
 
     def _add_thought(self, text: str, signature: str | None, events: list[ProviderEvent]) -> None:
         if signature:
-            self._content().append(Reasoning(text, signature=signature))
+            self._parts.whole(Reasoning(text, signature=signature))
         elif text:
-            if self._run:
-                self._content()
-            self._thoughts.append(text)
+            self._parts.reasoning(text)
         if text:
             events.append(ReasoningDelta(text))
 
     def _add_call(self, call: Call, meta: JSONObject | None, events: list[ProviderEvent]) -> None:
-        number = self._calls
-        self._calls += 1
-        known = {part.id for part in self._parts if isinstance(part, ToolUse)}
+        number, id = len(self._ids), call.id
         # Older models name no id, and two calls of one id could not be told apart.
-        id = call.id if call.id and call.id not in known else call_id(self.response_id, number)
+        if not id or id in self._ids:
+            id = call_id(self.response_id, number)
+        self._ids.append(id)
         arguments = call.args or {}
-        self._content().append(ToolUse(id, call.name or "", arguments, meta=meta))
+        self._parts.whole(ToolUse(id, call.name or "", arguments, meta=meta))
         written = msgspec.json.encode(arguments).decode()
         events.append(ToolUseDelta(number, id, call.name or "", written))
 
@@ -246,14 +220,14 @@ def _media(blob: Blob, meta: JSONObject | None) -> Content | None:
     return None
 
 
-def _marked(content: list[Content], token: str | None) -> tuple[Content, ...]:
+def _marked(content: tuple[Content, ...], token: str | None) -> tuple[Content, ...]:
     """Hang the token on the last part, where `resume` finds it."""
     last: Content = content[-1] if content else Text("")
     marked = msgspec.structs.replace(last, meta={**(last.meta or {}), CONTINUATION: token})
     return (*content[:-1], marked)
 
 
-def _stop_reason(reason: str, content: list[Content]) -> StopReason:
+def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
     if any(isinstance(part, ToolUse) for part in content):
         return "toolUse"
     return _STOP_REASONS.get(reason, reason)

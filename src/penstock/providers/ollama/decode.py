@@ -12,19 +12,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.contract.errors import MalformedResponse, PenstockError, StreamInterrupted
-from penstock.contract.events import (
-    Chunk,
-    Finished,
-    ProviderEvent,
-    ReasoningDelta,
-    ToolUseDelta,
-)
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import ToolUse
 from penstock.providers.ollama import tool_names
 from penstock.providers.ollama.errors import map_inline_error
 from penstock.providers.ollama.shapes import Answer, Function, Line, Piece, ToolCall
+from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import Assembler
 
 _STOP_REASONS: Mapping[str, StopReason] = {"stop": "endTurn", "length": "maxTokens"}
@@ -48,32 +43,20 @@ def decode(body: bytes) -> Reply:
     return collected.reply(answer)
 
 
-class OllamaStreamDecoder:
-    """Turns the lines of one stream into deltas and, at its end, the whole reply.
+class OllamaStreamDecoder(StreamReader[bytes]):
+    """The lines of one answer; it ends with `done: true`."""
 
-    A typed error that follows deltas in the same batch is raised by the next call, so that no text
-    that has arrived is lost.
-    """
+    __slots__ = ("_collected",)
 
-    __slots__ = ("_begun", "_collected", "_empty", "_ended", "_error", "malformed")
+    end_mark = "`done`"
+    content = "message"
 
     def __init__(self) -> None:
         """Expect the first line."""
+        super().__init__()
         self._collected = _Collector()
-        self._empty = True
-        self._begun = False
-        self._ended = False
-        self._error: PenstockError | None = None
-        self.malformed = 0
-        """How many lines were skipped because they could not be read."""
 
-    def feed(self, frames: Sequence[bytes]) -> list[ProviderEvent]:
-        """The deltas that these lines hold; `Finished` comes with `done: true`."""
-        self._raise_held()
-        events: list[ProviderEvent] = []
-        if self._ended or not frames:
-            return events
-        self._empty = False
+    def _read(self, frames: Sequence[bytes], events: list[ProviderEvent]) -> None:
         add = self._collected.add
         for frame in frames:
             try:
@@ -88,43 +71,22 @@ class OllamaStreamDecoder:
                 if not line.done and line.error is None:
                     continue
             if line.error:
+                raise map_inline_error(frame)
+            if line.done:
+                events.append(Finished(self._collected.reply(_last_line(frame))))
                 self._ended = True
-                self._error = map_inline_error(frame)
-            elif line.done:
-                self._end(frame, events)
-            else:
-                self.malformed += piece is None
-                continue
-            break
-        if not events:
-            self._raise_held()
-        return events
+                break
+            self.malformed += piece is None
 
-    def finish(self) -> list[ProviderEvent]:
-        """The end of the body, which is too early if the terminal line has not come."""
-        self._raise_held()
-        if not self._ended:
-            self._ended = True
-            if self._begun or self._empty:
-                raise StreamInterrupted(
-                    "the stream ended before `done` came", partial=self._collected.partial
-                )
-            raise MalformedResponse("the stream holds no message")
-        return []
+    def _partial(self) -> str:
+        return self._collected.partial
 
-    def _end(self, frame: bytes, events: list[ProviderEvent]) -> None:
-        self._ended = True
-        try:
-            events.append(Finished(self._collected.reply(_decode_answer(frame))))
-        except PenstockError as error:
-            self._error = error
-        except (ValueError, RecursionError) as error:
-            self._error = MalformedResponse(f"the last line is malformed: {error}")
 
-    def _raise_held(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+def _last_line(frame: bytes) -> Answer:
+    try:
+        return _decode_answer(frame)
+    except (ValueError, RecursionError) as error:
+        raise MalformedResponse(f"the last line is malformed: {error}") from error
 
 
 class _Collector:
@@ -134,20 +96,19 @@ class _Collector:
 
     def __init__(self) -> None:
         self._assembler = Assembler()
-        # The text since the last part of another kind: one call of the assembler for a whole run.
-        self._run: list[str] = []
+        self._run = self._assembler.run
         self._ids: list[str] = []
         self._scope = ""
 
     @property
     def partial(self) -> str:
         """All text so far."""
-        return self._parts().partial_text
+        return self._assembler.partial_text
 
     def add(self, piece: Piece, events: list[ProviderEvent]) -> None:
         """Take the next piece, and append the events that tell of it."""
         if piece.thinking:
-            self._parts().reasoning(piece.thinking)
+            self._assembler.reasoning(piece.thinking)
             events.append(ReasoningDelta(piece.thinking))
         if piece.content:
             self._run.append(piece.content)
@@ -159,7 +120,7 @@ class _Collector:
     def reply(self, answer: Answer) -> Reply:
         """The whole answer, with what its last line says."""
         reason = answer.done_reason or "stop"
-        content = self._parts().content(cut=reason == "length")
+        content = self._assembler.content(cut=reason == "length")
         calls = [part for part in content if isinstance(part, ToolUse)]
         if not all(call.name for call in calls):
             raise MalformedResponse("a tool call has no name")
@@ -171,12 +132,6 @@ class _Collector:
             None,
             reason,
         )
-
-    def _parts(self) -> Assembler:
-        if self._run:
-            self._assembler.text("".join(self._run))
-            self._run.clear()
-        return self._assembler
 
     def _add_call(self, call: ToolCall, events: list[ProviderEvent]) -> None:
         function = call.function or Function()
@@ -190,5 +145,5 @@ class _Collector:
             id = f"call_{self._scope}_{slot}"
         self._ids.append(id)
         name = tool_names.from_wire(function.name or "")
-        self._parts().tool(slot, id=id, name=name, arguments=arguments)
+        self._assembler.tool(slot, id=id, name=name, arguments=arguments)
         events.append(ToolUseDelta(slot, id, name, arguments))

@@ -11,19 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.contract.errors import (
-    ContentRejected,
-    MalformedResponse,
-    PenstockError,
-    StreamInterrupted,
-)
-from penstock.contract.events import (
-    Chunk,
-    Finished,
-    ProviderEvent,
-    ReasoningDelta,
-    ToolUseDelta,
-)
+from penstock.contract.errors import ContentRejected, MalformedResponse
+from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, ToolUse
 from penstock.providers.openai_chat.shapes import (
@@ -39,6 +28,7 @@ from penstock.providers.openai_chat.shapes import (
 )
 from penstock.providers.openai_chat.tool_calls import CallPlaces
 from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import Assembler
 from penstock.streaming.sse import ServerSentEvent
 
@@ -72,48 +62,34 @@ def decode(body: bytes) -> Reply:
     return collected.reply(choice.finish_reason or "stop")
 
 
-class ChatStreamDecoder:
-    """Turns the events of one stream into deltas and, at its end, the whole reply.
+class ChatStreamDecoder(StreamReader[ServerSentEvent]):
+    """The stream of a chat completion; it ends with `[DONE]`, or with the body."""
 
-    A typed error that follows deltas in the same batch is raised by the next call, so that no text
-    that has arrived is lost.
-    """
+    __slots__ = ("_collected", "_reason")
 
-    __slots__ = ("_begun", "_collected", "_empty", "_ended", "_error", "_reason", "malformed")
+    end_mark = "a finish_reason"
+    content = "choices"
 
     def __init__(self) -> None:
         """Expect the first event."""
+        super().__init__()
         self._collected = _Collector()
         self._reason: str | None = None
-        self._empty = True
-        self._begun = False
-        self._ended = False
-        self._error: PenstockError | None = None
-        self.malformed = 0
-        """How many events were skipped because they could not be read."""
 
-    def feed(self, frames: Sequence[ServerSentEvent]) -> list[ProviderEvent]:
-        """The deltas that these events hold; `Finished` comes with `[DONE]`."""
-        self._raise_held()
-        events: list[ProviderEvent] = []
-        if self._ended or not frames:
-            return events
-        self._empty = False
+    def _read(self, frames: Sequence[ServerSentEvent], events: list[ProviderEvent]) -> None:
         add = self._collected.add
         settled = self._settled
         read = _decode_event if settled else _decode_answer
         for frame in frames:
             try:
                 event = read(frame.data)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError) as unread:
                 if frame.data.strip() == b"[DONE]":
-                    self._end(events)
-                elif frame.event == "error":
-                    self._fail(map_inline_error(frame.data))
-                else:
-                    self.malformed += 1
-                    continue
-                break
+                    break
+                if frame.event == "error":
+                    raise map_inline_error(frame.data) from unread
+                self.malformed += 1
+                continue
             if not settled and isinstance(event, Answer):
                 self._collected.learn_names(event)
             choices = event.choices
@@ -128,63 +104,32 @@ class ChatStreamDecoder:
             if settled and choices and event.usage is None and event.error is None:
                 continue
             self._take_rest(event, frame)
-            if self._ended:
-                break
             settled = self._settled
             read = _decode_event if settled else _decode_answer
-        if not events:
-            self._raise_held()
-        return events
+        else:
+            return
+        self._end(events)
 
     @property
     def _settled(self) -> bool:
         return self._begun and self._collected.named
 
     def _take_rest(self, event: Event, frame: ServerSentEvent) -> None:
-        collected = self._collected
         if event.choices:
             self._begun = True
         if event.usage is not None:
-            collected.usage = event.usage
+            self._collected.usage = event.usage
         error = event.error
         if not error and not event.choices and frame.event == "error":
             error = frame.data
         if error:
-            self._fail(map_inline_error(error))
+            raise map_inline_error(error)
 
-    def finish(self) -> list[ProviderEvent]:
-        """The end of the body: `Finished`, unless `[DONE]` brought it already."""
-        events: list[ProviderEvent] = []
-        if not self._ended:
-            self._end(events)
-        self._raise_held()
-        return events
+    def _partial(self) -> str:
+        return self._collected.partial
 
-    def _end(self, events: list[ProviderEvent]) -> None:
-        self._ended = True
-        collected = self._collected
-        try:
-            if self._reason is not None:
-                events.append(Finished(collected.reply(self._reason)))
-            elif self._begun or self._empty:
-                raise StreamInterrupted(
-                    "the stream ended before a finish_reason came", partial=collected.partial
-                )
-            else:
-                raise MalformedResponse("the stream holds no choices")
-        except PenstockError as error:
-            self._error = error
-
-    def _fail(self, error: PenstockError) -> None:
-        if isinstance(error, ContentRejected):
-            error.partial = self._collected.partial
-        self._ended = True
-        self._error = error
-
-    def _raise_held(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+    def _reply(self) -> Reply | None:
+        return None if self._reason is None else self._collected.reply(self._reason)
 
 
 class _Collector:
@@ -194,8 +139,7 @@ class _Collector:
 
     def __init__(self) -> None:
         self._assembler = Assembler()
-        # The text since the last part of another kind: one call of the assembler for a whole run.
-        self._run: list[str] = []
+        self._run = self._assembler.run
         self._calls = CallPlaces()
         self._refusal: list[str] = []
         self.usage: WireUsage | None = None
@@ -215,19 +159,13 @@ class _Collector:
     @property
     def partial(self) -> str:
         """All text so far."""
-        return self._parts().partial_text
-
-    def _parts(self) -> Assembler:
-        if self._run:
-            self._assembler.text("".join(self._run))
-            self._run.clear()
-        return self._assembler
+        return self._assembler.partial_text
 
     def add(self, piece: MessagePiece, events: list[ProviderEvent]) -> None:
         """Take the next piece, and append the events that tell of it."""
         thought = piece.reasoning_content or piece.reasoning
         if thought:
-            self._parts().reasoning(thought)
+            self._assembler.reasoning(thought)
             events.append(ReasoningDelta(thought))
         content = piece.content
         if content:
@@ -249,7 +187,7 @@ class _Collector:
             raise ContentRejected(f"the model refused: {refusal[:500]}", partial=self.partial)
         if reason == "content_filter":
             raise ContentRejected("the provider's content filter stopped it", partial=self.partial)
-        content = self._parts().content(cut=reason == "length")
+        content = self._assembler.content(cut=reason == "length")
         if any(isinstance(part, ToolUse) and not part.name for part in content):
             raise MalformedResponse("a tool call has no name")
         return Reply(
@@ -270,7 +208,7 @@ class _Collector:
             if isinstance(thought, list):
                 thought = "".join(inner.text or "" for inner in thought)
             if thought:
-                self._parts().reasoning(thought)
+                self._assembler.reasoning(thought)
                 events.append(ReasoningDelta(thought))
 
     def _add_call(self, piece: ToolCallPiece, events: list[ProviderEvent]) -> None:
@@ -282,7 +220,7 @@ class _Collector:
             piece.index, piece.id or "", function.name or "", self.response_id
         )
         if id or name or arguments:
-            self._parts().tool(slot, id=id, name=name, arguments=arguments)
+            self._assembler.tool(slot, id=id, name=name, arguments=arguments)
             events.append(ToolUseDelta(slot, id, name, arguments))
 
 

@@ -11,13 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.contract.errors import (
-    ContentRejected,
-    MalformedResponse,
-    PenstockError,
-    ProviderUnavailable,
-    StreamInterrupted,
-)
+from penstock.contract.errors import ContentRejected, MalformedResponse, ProviderUnavailable
 from penstock.contract.events import Finished, ProviderEvent
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, ToolUse
@@ -31,6 +25,7 @@ from penstock.providers.openai_responses.shapes import (
     WireUsage,
 )
 from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.sse import ServerSentEvent
 
 _TERMINAL = frozenset(
@@ -55,64 +50,39 @@ def decode(body: bytes) -> Reply:
     return _reply(items, response)
 
 
-class ResponseStreamDecoder:
-    """Turns the events of one stream into deltas and, at its end, the whole reply.
+class ResponseStreamDecoder(StreamReader[ServerSentEvent]):
+    """The stream of a response; it ends with the event that brings the response itself."""
 
-    A typed error that follows deltas in the same batch is raised by the next call, so that no text
-    that has arrived is lost.
-    """
+    __slots__ = ("_items",)
 
-    __slots__ = ("_begun", "_empty", "_ended", "_error", "_items", "malformed")
+    end_mark = "a terminal event"
+    content = "events of a response"
 
     def __init__(self) -> None:
         """Expect the first event."""
+        super().__init__()
         self._items = Items()
-        self._empty = True
-        self._begun = False
-        self._ended = False
-        self._error: PenstockError | None = None
-        self.malformed = 0
-        """How many events were skipped because they could not be read."""
 
-    def feed(self, frames: Sequence[ServerSentEvent]) -> list[ProviderEvent]:
-        """The deltas that these events hold; `Finished` comes with the terminal one."""
-        self._raise_held()
-        events: list[ProviderEvent] = []
-        if self._ended or not frames:
-            return events
-        self._empty = False
+    def _read(self, frames: Sequence[ServerSentEvent], events: list[ProviderEvent]) -> None:
         add_text = self._items.add_text
         for frame in frames:
             try:
                 event = _decode_event(frame.data)
-            except (ValueError, RecursionError):
-                self._take_unreadable(frame)
-            else:
-                # Most events are one piece of text.
-                if event.type == "response.output_text.delta":
-                    self._begun = True
-                    if event.delta:
-                        index = event.output_index
-                        add_text(event.item_id if index is None else index, event.delta, events)
-                else:
-                    self._take(event, frame, events)
+            except (ValueError, RecursionError) as unread:
+                if frame.event == "error":
+                    raise map_inline_error(bytes(frame.data)) from unread
+                self.malformed += frame.data.strip() != b"[DONE]"
+                continue
+            # Most events are one piece of text.
+            if event.type == "response.output_text.delta":
+                self._begun = True
+                if event.delta:
+                    index = event.output_index
+                    add_text(event.item_id if index is None else index, event.delta, events)
+                continue
+            self._take(event, frame, events)
             if self._ended:
                 break
-        if not events:
-            self._raise_held()
-        return events
-
-    def finish(self) -> list[ProviderEvent]:
-        """The end of the body, which no terminal event has announced."""
-        if not self._ended:
-            self._ended = True
-            if self._begun or self._empty:
-                raise StreamInterrupted(
-                    "the stream ended before a terminal event came", partial=self._items.text
-                )
-            raise MalformedResponse("the stream holds no events of a response")
-        self._raise_held()
-        return []
 
     def _take(self, event: Event, frame: ServerSentEvent, events: list[ProviderEvent]) -> None:
         kind = event.type
@@ -121,7 +91,7 @@ class ResponseStreamDecoder:
         if kind.startswith("response."):
             self._begun = True
         if kind in _TERMINAL:
-            self._end(event.response or Response(), kind, events)
+            self._settle(event.response or Response(), kind, events)
         elif kind == "response.function_call_arguments.delta":
             items.add_arguments(key, delta, events)
         elif kind == "response.reasoning_summary_text.delta":
@@ -137,37 +107,20 @@ class ResponseStreamDecoder:
             if (item := _item(event.item)) is not None:
                 items.settle(item.id if key is None else key, item, events)
         elif kind == "error" or event.error or frame.event == "error":
-            self._fail(map_inline_error(event.error or bytes(frame.data)))
+            raise map_inline_error(event.error or bytes(frame.data))
 
-    def _take_unreadable(self, frame: ServerSentEvent) -> None:
-        if frame.event == "error":
-            self._fail(map_inline_error(bytes(frame.data)))
-        elif frame.data.strip() != b"[DONE]":
-            self.malformed += 1
-
-    def _end(self, response: Response, kind: str, events: list[ProviderEvent]) -> None:
-        self._ended = True
+    def _settle(self, response: Response, kind: str, events: list[ProviderEvent]) -> None:
         if response.status is None:
             response.status = kind.removeprefix("response.")
         items = self._items
-        try:
-            _add_output(items, response, events)
-            if items.differs and self.malformed:
-                raise MalformedResponse("an event could not be read, and its text is lost")
-            events.append(Finished(_reply(items, response)))
-        except PenstockError as error:
-            self._error = error
-
-    def _fail(self, error: PenstockError) -> None:
-        if isinstance(error, ContentRejected):
-            error.partial = self._items.text
+        _add_output(items, response, events)
+        if items.differs and self.malformed:
+            raise MalformedResponse("an event could not be read, and its text is lost")
+        events.append(Finished(_reply(items, response)))
         self._ended = True
-        self._error = error
 
-    def _raise_held(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+    def _partial(self) -> str:
+        return self._items.text
 
 
 def _item(raw: msgspec.Raw) -> OutputItem | None:
