@@ -21,27 +21,23 @@ like any other: nothing but its wording tells it apart, so it is no ContextLengt
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from penstock.contract.errors import (
-    AuthenticationFailed,
-    InvalidRequest,
-    MalformedResponse,
-    ModelNotFound,
-    PenstockError,
-    Problem,
-    ProviderUnavailable,
-    RateLimited,
+from penstock.contract.errors import PenstockError, Problem, RateLimited
+from penstock.providers.reports import (
+    answered,
+    by_status,
+    is_refusal,
+    name_of,
+    object_of,
+    read_body,
+    sentence,
+    shown,
+    text_of,
 )
-from penstock.providers.retry_after import retry_after
-
-_MESSAGE_LIMIT = 500
-_NAME_LIMIT = 100
 
 _NO_MONEY = frozenset({"enforced_spend_limit_reached", "billing_error"})
 _STATUS_OF_TYPE: Mapping[str, int] = {
@@ -58,12 +54,6 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
     "overloaded_error": 529,
 }
 """The status that an error inside a 200 would have had."""
-
-# Keys that providers and gateways echo back, and whatever follows "Bearer".
-_KEY = re.compile(r"\bsk-[\w*.-]{12,}|\bbearer\s+\S+", re.IGNORECASE)
-# A refused key may have no beginning to know it by, so there any long word with a digit goes.
-_LONG_WORD = re.compile(r"\b(?=[\w*-]*\d)[\w*-]{20,}")
-_SPACE = re.compile(r"\s+")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -85,16 +75,12 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     """The error that an answer with this status stands for; header names are lower-case."""
     report = _read_body(body)
     implied = status if status >= 400 else report.implied_status
-    error = _classify(report, implied, status)
-    error.status = status
-    pause = retry_after(headers, time.time())
+    error = answered(_classify(report, implied, status), status, headers)
     advice = headers.get("x-should-retry", "").strip().lower()
-    if status == 429 and pause is None and advice != "true":
+    if status == 429 and error.retry_after is None and advice != "true":
         error.retryable = False
     if advice == "false":
-        error.retryable = False
-    if error.retryable:
-        error.retry_after = pause
+        error.retryable, error.retry_after = False, None
     return error
 
 
@@ -108,65 +94,23 @@ def map_inline_error(value: Any) -> PenstockError:
     return _classify(report, report.implied_status or 500, None)
 
 
-def _classify(report: Report, status: int | None, shown: int | None) -> PenstockError:
-    """`status` classifies and `shown` is told; they differ when only the body has a status."""
-    message = _without_keys(report.message, status)
-    name = report.code or report.type
-    what = "with an error" if shown is None else str(shown)
-    text = f"the provider answered {what}{f' ({name})' if name else ''}: {message}"
-    if report.code in _NO_MONEY or report.type in _NO_MONEY or status == 402:
+def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
+    """`status` classifies and `came` is told; they differ when only the body has a status."""
+    message = shown(report.message, refused=is_refusal(status))
+    text = sentence(message, came, name=report.code or report.type)
+    if report.code in _NO_MONEY or report.type in _NO_MONEY:
         return RateLimited(text, retryable=False)
-    if status is None:
-        return MalformedResponse(f"{text}; check the url", retryable=False)
-    if status >= 500 or status in (408, 409):
-        return ProviderUnavailable(text, retryable=status != 501)
-    if status == 429:
-        return RateLimited(text)
-    if status in (401, 403):
-        return AuthenticationFailed(text)
-    if status == 404:
-        return ModelNotFound(f"{text}; check the url and the model's name")
-    return InvalidRequest(text, problems=(Problem("", message),))
-
-
-def _without_keys(message: str, status: int | None) -> str:
-    message = _KEY.sub("[key]", message)
-    return _LONG_WORD.sub("[key]", message) if status in (401, 403) else message
+    return by_status(status, text, (Problem("", message),))
 
 
 def _read_body(body: bytes) -> Report:
-    try:
-        value: Any = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        text = body[: 4 * _MESSAGE_LIMIT].decode("utf-8", "replace").strip()
-        if not text:
-            return Report("an empty body")
-        # The page of a proxy says nothing that its status has not said.
-        return Report("an HTML page instead of JSON" if text.startswith("<") else _shorten(text))
-    if isinstance(value, dict) and "error" in value:
-        return _read_value(cast(dict[str, Any], value)["error"])
-    return _read_value(value)
+    value = read_body(body)
+    return _read_value(object_of(value).get("error", value))
 
 
 def _read_value(value: Any) -> Report:
     """`{type, message, details: {error_code}}`, or whatever a gateway says instead."""
-    if not isinstance(value, dict):
-        return Report("no message" if value is None else _shorten(_text(value)))
-    found = cast(dict[str, Any], value)
-    details: Any = found.get("details")
-    code: Any = cast(dict[str, Any], details).get("error_code") if isinstance(details, dict) else ""
-    message = found.get("message") or found.get("detail")
-    return Report(_shorten(_text(message or found)), _name(found.get("type")), _name(code))
-
-
-def _name(value: Any) -> str:
-    return _shorten(value, _NAME_LIMIT) if isinstance(value, str) else ""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _shorten(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    text = _SPACE.sub(" ", text[: 4 * limit]).strip()
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    found = object_of(value)
+    message = found.get("message") or found.get("detail") or value
+    code = object_of(found.get("details")).get("error_code")
+    return Report(text_of(message), name_of(found.get("type")), name_of(code))

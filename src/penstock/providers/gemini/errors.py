@@ -23,27 +23,26 @@ is retryable carries the pause of `RetryInfo.retryDelay`, or of the usual header
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
 
-from penstock.contract.errors import (
-    AuthenticationFailed,
-    InvalidRequest,
-    MalformedResponse,
-    ModelNotFound,
-    PenstockError,
-    Problem,
-    ProviderUnavailable,
-    RateLimited,
-)
+from penstock.contract.errors import AuthenticationFailed, PenstockError, Problem
 from penstock.contract.messages import JSONObject
-from penstock.providers.retry_after import retry_after
+from penstock.providers.reports import (
+    answered,
+    by_status,
+    is_refusal,
+    name_of,
+    object_of,
+    read_body,
+    sentence,
+    shown,
+    status_of,
+    text_of,
+)
 
-_MESSAGE_LIMIT = 500
-_NAME_LIMIT = 100
 _LIST_LIMIT = 20
 
 _STATUS_OF_NAME: Mapping[str, int] = {
@@ -82,13 +81,8 @@ _KEY_REASONS = frozenset(
     }
 )
 _DELAY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
-# Keys as Google makes them, whatever follows "key=" or "Bearer", and keys of other makers.
-_KEY = re.compile(
-    r"\b(?:AIza|AQ\.|ya29\.|sk-)[\w*.-]{8,}|\bbearer\s+\S+|(?<=\bkey=)[^\s&\"']+", re.IGNORECASE
-)
-# A refused key may have no beginning to know it by, so there any long word with a digit goes.
-_LONG_WORD = re.compile(r"\b(?=[\w*-]*\d)[\w*-]{20,}")
-_SPACE = re.compile(r"\s+")
+# Google reports a call that the caller gave up as a 499.
+_PASSING = (408, 409, 499)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -137,78 +131,59 @@ def listed_error(data: bytes) -> PenstockError | None:
 
 
 def _build(
-    report: Report, status: int | None, headers: Mapping[str, str], shown: int | None
+    report: Report, status: int | None, headers: Mapping[str, str], came: int | None
 ) -> PenstockError:
-    """`status` classifies and `shown` is reported; they differ when only the body has a status."""
-    error = _classify(report, status, _describe(report, status, shown))
-    error.status = shown
-    if error.retryable:
+    """`status` classifies and `came` is told; they differ when only the body has a status."""
+    error = answered(_classify(report, status, came), came, headers)
+    if error.retryable and report.delay is not None:
         error.retry_after = report.delay
-        if report.delay is None:
-            error.retry_after = retry_after(headers, time.time())
     return error
 
 
-def _classify(report: Report, status: int | None, text: str) -> PenstockError:
-    if report.reasons & _KEY_REASONS or report.name == "FAILED_PRECONDITION":
+def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
+    about_key = not report.reasons.isdisjoint(_KEY_REASONS)
+    message = shown(report.message, refused=about_key or is_refusal(status))
+    text = sentence(message, came, name=report.name)
+    if about_key or report.name == "FAILED_PRECONDITION":
         return AuthenticationFailed(text)
-    if status is None:
-        return MalformedResponse(f"{text}; check the url", retryable=False)
-    if status >= 500 or status in (408, 409, 499):
-        return ProviderUnavailable(text, retryable=status != 501)
-    if status in (402, 429):
-        return RateLimited(text, retryable=status == 429 and not report.daily)
-    if status in (401, 403):
-        return AuthenticationFailed(text)
-    if status == 404:
-        return ModelNotFound(f"{text}; check the url, the api_version and the model's name")
-    return InvalidRequest(text, problems=report.problems or (Problem("", report.message),))
+    error = by_status(
+        status,
+        text,
+        report.problems or (Problem("", message),),
+        passing=_PASSING,
+        not_found="check the url, the api_version and the model's name",
+    )
+    if status == 429 and report.daily:
+        error.retryable = False
+    return error
 
 
 def _implied_status(report: Report) -> int | None:
     return report.status or _STATUS_OF_NAME.get(report.name)
 
 
-def _describe(report: Report, status: int | None, shown: int | None) -> str:
-    message = _KEY.sub("[key]", report.message)
-    if status in (401, 403) or report.reasons & _KEY_REASONS:
-        message = _LONG_WORD.sub("[key]", message)
-    what = "with an error" if shown is None else str(shown)
-    return f"the provider answered {what}{f' ({report.name})' if report.name else ''}: {message}"
-
-
 def _read_body(body: bytes) -> Report:
-    try:
-        value: Any = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        text = body[: 4 * _MESSAGE_LIMIT].decode("utf-8", "replace").strip()
-        if not text:
-            return Report("an empty body")
-        # The page of a proxy says nothing that its status has not said.
-        return Report("an HTML page instead of JSON" if text.startswith("<") else _shorten(text))
+    value = read_body(body)
     if isinstance(value, list):
         values = cast(list[Any], value)
         value = values[0] if values else None
-    found = _object(value)
-    return _read_error(found.get("error") or value)
+    return _read_error(object_of(value).get("error") or value)
 
 
 def _read_error(value: Any) -> Report:
-    found = _object(value)
-    if not found:
-        return Report("no message" if value is None else _shorten(_text(value)))
-    code: Any = found.get("code")
+    found = object_of(value)
     details = list(_objects(found.get("details")))
-    message: Any = found.get("message") or found
     return Report(
-        _shorten(_text(message)),
-        _name(found.get("status")),
-        code if type(code) is int and 400 <= code <= 599 else None,
-        frozenset(_name(detail.get("reason")) for detail in details),
+        text_of(found.get("message") or value),
+        name_of(found.get("status")),
+        status_of(found.get("code")),
+        frozenset(name_of(detail.get("reason")) for detail in details),
         next((delay for delay in map(_delay, details) if delay is not None), None),
-        any("PerDay" in _name(each.get("quotaId")) for each in _violations(details, "violations")),
+        any(
+            "PerDay" in name_of(each.get("quotaId")) for each in _violations(details, "violations")
+        ),
         tuple(
-            Problem(_name(each.get("field")), _shorten(_text(each.get("description") or "")))
+            Problem(name_of(each.get("field")), shown(text_of(each.get("description") or "")))
             for each in _violations(details, "fieldViolations")
         ),
     )
@@ -225,23 +200,6 @@ def _delay(detail: JSONObject) -> float | None:
     return float(match[1]) if match else None
 
 
-def _object(value: Any) -> JSONObject:
-    return cast(JSONObject, value) if isinstance(value, dict) else {}
-
-
 def _objects(value: Any) -> Iterator[JSONObject]:
     if isinstance(value, list):
-        yield from filter(None, map(_object, cast(list[Any], value)[:_LIST_LIMIT]))
-
-
-def _name(value: Any) -> str:
-    return _shorten(value, _NAME_LIMIT) if isinstance(value, str) else ""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _shorten(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    text = _SPACE.sub(" ", text[: 4 * limit]).strip()
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+        yield from filter(None, map(object_of, cast(list[Any], value)[:_LIST_LIMIT]))

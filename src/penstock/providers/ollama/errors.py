@@ -20,30 +20,23 @@ An error inside a stream has no status: unless it names one, it counts as a fail
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from penstock.contract.errors import (
-    AuthenticationFailed,
-    InvalidRequest,
-    MalformedResponse,
-    ModelNotFound,
-    PenstockError,
-    Problem,
-    ProviderUnavailable,
-    RateLimited,
+from penstock.contract.errors import MalformedResponse, ModelNotFound, PenstockError, Problem
+from penstock.providers.reports import (
+    answered,
+    by_status,
+    is_refusal,
+    object_of,
+    read_body,
+    sentence,
+    shown,
+    status_of,
+    text_of,
 )
-from penstock.providers.retry_after import retry_after
-
-_MESSAGE_LIMIT = 500
-_KEY = re.compile(r"\bbearer\s+\S+", re.IGNORECASE)
-# A refused key has no beginning to know it by, so there any long word with a digit goes.
-_LONG_WORD = re.compile(r"\b(?=[\w*.-]*\d)[\w*.-]{20,}")
-_SPACE = re.compile(r"\s+")
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -59,73 +52,36 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     """What an answer with this status stands for; header names are lower-case."""
     report = _read(body)
     error = _classify(status if status >= 400 else report.status, report, status)
-    error.status = status
-    if error.retryable:
-        error.retry_after = retry_after(headers, time.time())
-    return error
+    return answered(error, status, headers)
 
 
 def map_inline_error(body: bytes) -> PenstockError:
     """The error inside a line of a stream, or inside the body of a 200."""
     report = _read(body)
-    error = _classify(report.status or 500, report, report.status)
-    error.status = report.status
-    return error
+    return answered(_classify(report.status or 500, report, report.status), report.status, {})
 
 
-def _classify(status: int | None, report: _Report, shown: int | None) -> PenstockError:
-    text = _describe(status, report, shown)
-    if status is None:
-        return MalformedResponse(f"{text}; check the url", retryable=False)
-    if status >= 500 or status in (408, 409):
-        return ProviderUnavailable(text, retryable=status != 501)
-    if status in (402, 429):
-        return RateLimited(text, retryable=status == 429)
-    if status in (401, 403):
-        return AuthenticationFailed(text)
+def _classify(status: int | None, report: _Report, came: int | None) -> PenstockError:
+    """`status` classifies and `came` is told; they differ when only the body has a status."""
+    message = shown(report.message, refused=is_refusal(status))
+    text = sentence(message, came)
     if status == 404:
         if report.own:
             return ModelNotFound(f"{text}; fetch it on the server with `ollama pull <name>`")
         return MalformedResponse(
             f"{text}; check the url, or the age of the server", retryable=False
         )
-    return InvalidRequest(text, problems=[Problem("", report.message)])
-
-
-def _describe(status: int | None, report: _Report, shown: int | None) -> str:
-    message = _KEY.sub("[key]", report.message)
-    if status in (401, 403):
-        message = _LONG_WORD.sub("[key]", message)
-    what = "with an error" if shown is None else str(shown)
-    return f"the provider answered {what}: {message}"
+    return by_status(status, text, [Problem("", message)])
 
 
 def _read(body: bytes) -> _Report:
-    try:
-        value: Any = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        text = body[: 4 * _MESSAGE_LIMIT].decode("utf-8", "replace").strip()
-        if not text:
-            return _Report("an empty body")
-        # The page of a proxy says nothing that its status has not said.
-        return _Report("an HTML page instead of JSON" if text.startswith("<") else _shorten(text))
-    found = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+    value = read_body(body)
+    found = object_of(value)
     said: Any = found.get("error")
-    if isinstance(said, dict):
+    if inner := object_of(said):
         # The form of the compatible endpoints, which proxies before Ollama use too.
-        inner = cast(dict[str, Any], said)
         said = inner.get("message") or inner
-    code: Any = found.get("StatusCode")
-    status = code if type(code) is int and 400 <= code <= 599 else None
+    status = status_of(found.get("StatusCode"))
     if not said:
-        return _Report(_shorten(_text(found or value)), status=status)
-    return _Report(_shorten(_text(said)), own=True, status=status)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _shorten(text: str) -> str:
-    text = _SPACE.sub(" ", text[: 4 * _MESSAGE_LIMIT]).strip()
-    return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 1] + "…"
+        return _Report(text_of(found or value), status=status)
+    return _Report(text_of(said), own=True, status=status)

@@ -23,29 +23,34 @@ provider did answer.
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
 from penstock.contract.errors import (
-    AuthenticationFailed,
     ContentRejected,
     ContextLengthExceeded,
-    InvalidRequest,
-    MalformedResponse,
     ModelNotFound,
     PenstockError,
     Problem,
     ProviderUnavailable,
     RateLimited,
 )
-from penstock.providers.retry_after import retry_after
+from penstock.contract.messages import JSONObject
+from penstock.providers.reports import (
+    answered,
+    by_status,
+    is_refusal,
+    name_of,
+    object_of,
+    read_body,
+    sentence,
+    shown,
+    status_of,
+    text_of,
+)
 
-_MESSAGE_LIMIT = 500
-_NAME_LIMIT = 80
 _DEPTH_LIMIT = 4
 
 _CONTEXT_CODES = frozenset(
@@ -104,15 +109,6 @@ _STATUS_OF_NAME: Mapping[str, int] = {
 }
 """The status that an error inside a 200 would have had."""
 
-# Keys that providers echo back: those with a well-known beginning, and whatever follows "Bearer".
-_KEY = re.compile(
-    r"\b(?:(?:sk|pk|rk|csk|xai|nvapi|pplx)-|(?:gsk|hf|r8|fw|tgp)_)[\w*.-]{12,}|\bbearer\s+\S+",
-    re.IGNORECASE,
-)
-# A refused key may have no beginning to know it by, so there any long word with a digit goes.
-_LONG_WORD = re.compile(r"\b(?=[\w*-]*\d)[\w*-]{20,}")
-_SPACE = re.compile(r"\s+")
-
 
 class Report(msgspec.Struct, frozen=True):
     """What a provider says about a failure, whatever the shape in which it says it."""
@@ -148,54 +144,35 @@ def map_inline_error(value: Any) -> PenstockError:
 
 
 def _build(
-    report: Report, status: int | None, headers: Mapping[str, str], shown: int | None
+    report: Report, status: int | None, headers: Mapping[str, str], came: int | None
 ) -> PenstockError:
-    """`status` classifies and `shown` is reported; they differ when only the body has a status."""
-    text = _describe(report, status, shown)
-    error = _classify(report, status, headers, text)
-    error.status = shown
-    if error.retryable:
-        error.retry_after = retry_after(headers, time.time())
+    """`status` classifies and `came` is told; they differ when only the body has a status."""
+    error = answered(_classify(report, status, came), came, headers)
     if headers.get("x-should-retry", "").strip().lower() == "false":
         error.retryable = False
     return error
 
 
-def _classify(
-    report: Report, status: int | None, headers: Mapping[str, str], text: str
-) -> PenstockError:
+def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
     names = report.names
+    message = shown(report.message, refused=is_refusal(status))
+    text = sentence(message, came, name=report.code or report.type)
+    problems = report.problems or (Problem(report.param, message),)
     if not _CONTEXT_CODES.isdisjoint(names) or (report.param in _CONTEXT_PARAMS and status == 400):
-        return ContextLengthExceeded(text, problems=_problems(report))
+        return ContextLengthExceeded(text, problems=problems)
     if not _FILTER_CODES.isdisjoint(names):
         return ContentRejected(text)
     if not _MODEL_CODES.isdisjoint(names):
         return ModelNotFound(text)
-    if status is None:
-        return MalformedResponse(f"{text}; check the url", retryable=False)
-    if status >= 500 or status in (408, 409):
-        return ProviderUnavailable(text, retryable=status != 501)
-    if status == 402 or any(map(_is_quota, names)):
+    error = by_status(status, text, problems)
+    # A server that fails is asked again, whatever it says about the account.
+    if any(map(_is_quota, names)) and not isinstance(error, ProviderUnavailable):
         return RateLimited(text, retryable=False)
-    if status == 429:
-        return RateLimited(text)
-    if status in (401, 403):
-        return AuthenticationFailed(text)
-    if status == 404:
-        return ModelNotFound(f"{text}; check the url and the model's name")
-    return InvalidRequest(text, problems=_problems(report))
+    return error
 
 
 def _is_quota(name: str) -> bool:
     return name in _QUOTA_CODES or name.startswith(_QUOTA_PREFIX)
-
-
-def _problems(report: Report) -> tuple[Problem, ...]:
-    return report.problems or (Problem(report.param, _without_keys(report.message)),)
-
-
-def _without_keys(text: str) -> str:
-    return _KEY.sub("[key]", text)
 
 
 def _implied_status(report: Report) -> int | None:
@@ -212,34 +189,15 @@ def _implied_status(report: Report) -> int | None:
     return None
 
 
-def _describe(report: Report, status: int | None, shown: int | None) -> str:
-    name = report.code or report.type
-    message = _without_keys(report.message)
-    if status in (401, 403):
-        message = _LONG_WORD.sub("[key]", message)
-    what = "with an error" if shown is None else str(shown)
-    return f"the provider answered {what}{f' ({name})' if name else ''}: {message}"
-
-
 def _read_body(body: bytes) -> Report:
-    try:
-        value: Any = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        text = body[: 4 * _MESSAGE_LIMIT].decode("utf-8", "replace").strip()
-        if not text:
-            return Report("an empty body")
-        # The page of a proxy says nothing that its status has not said.
-        return Report("an HTML page instead of JSON" if text.startswith("<") else _shorten(text))
-    return _read_value(value)
+    return _read_value(read_body(body))
 
 
 def _read_value(value: Any, depth: int = 0) -> Report:
     """Find the error in `{error: ...}`, `{detail: ...}`, `{message: ...}`, or a list of them."""
     if isinstance(value, list):
         return _read_list(cast(list[Any], value), depth)
-    if not isinstance(value, dict):
-        return Report("no message" if value is None else _shorten(_text(value)))
-    found = cast(dict[str, Any], value)
+    found = object_of(value)
     if depth < _DEPTH_LIMIT:
         # FastAPI says more in `detail` than Mistral's proxy of it says in `message`.
         for key in ("error", "detail", "message"):
@@ -247,21 +205,20 @@ def _read_value(value: Any, depth: int = 0) -> Report:
             if inner and (key != "message" or not isinstance(inner, str)):
                 return _merge(_read_value(inner, depth + 1), found)
     message = found.get("message") or found.get("msg")
-    return _merge(Report(_shorten(_text(message or found))), found)
+    return _merge(Report(text_of(message or value)), found)
 
 
 def _read_list(values: list[Any], depth: int) -> Report:
     """FastAPI's list of problems, or a list that wraps one error (Gemini's Chat endpoint)."""
     problems: list[Problem] = []
     for value in values[:20]:
-        item = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+        item = object_of(value)
         place: Any = item.get("loc")
         if isinstance(place, list) and isinstance(item.get("msg"), str):
-            steps = [_text(step) for step in cast(list[Any], place) if step != "body"]
-            said = _without_keys(_shorten(item["msg"]))
-            problems.append(Problem(_shorten(".".join(steps), _NAME_LIMIT), said))
+            steps = [text_of(step) for step in cast(list[Any], place) if step != "body"]
+            problems.append(Problem(name_of(".".join(steps)), shown(item["msg"])))
     if problems:
-        message = _shorten("; ".join(map(str, problems)))
+        message = "; ".join(map(str, problems))
         return Report(message, param=problems[0].path, problems=tuple(problems))
     return (
         _read_value(values[0], depth + 1)
@@ -270,28 +227,12 @@ def _read_list(values: list[Any], depth: int) -> Report:
     )
 
 
-def _merge(report: Report, outer: dict[str, Any]) -> Report:
+def _merge(report: Report, outer: JSONObject) -> Report:
     """Add the names that stand beside the message; the inner ones are the more exact."""
-    code: Any = outer.get("code")
-    status = code if type(code) is int and 400 <= code <= 599 else None
-    kind: Any = outer.get("type") or outer.get("status")
     return msgspec.structs.replace(
         report,
-        code=report.code or _name(code if isinstance(code, str) else None),
-        type=report.type or _name(kind),
-        param=report.param or _name(outer.get("param")),
-        status=report.status or status,
+        code=report.code or name_of(outer.get("code")),
+        type=report.type or name_of(outer.get("type") or outer.get("status")),
+        param=report.param or name_of(outer.get("param")),
+        status=report.status or status_of(outer.get("code")),
     )
-
-
-def _name(value: Any) -> str:
-    return _shorten(value, _NAME_LIMIT) if isinstance(value, str) else ""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _shorten(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    text = _SPACE.sub(" ", text[: 4 * limit]).strip()
-    return text if len(text) <= limit else text[: limit - 1] + "…"

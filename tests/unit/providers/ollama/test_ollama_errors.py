@@ -76,7 +76,7 @@ def test_the_pause_that_is_asked_for(status: int) -> None:
         (b'{"error": ["a"]}', '["a"]'),
         (b'{"detail": "no"}', '{"detail":"no"}'),
         (b'"text"', "text"),
-        (b"null", "null"),
+        (b"null", "no message"),
         (b"  \n", "an empty body"),
         (b"<html>", "an HTML page instead of JSON"),
     ],

@@ -1,0 +1,126 @@
+"""What the dialects' readers of errors share: taking a body apart, and saying what was found.
+
+Which codes there are, and what they mean, is a matter of the dialect; what a bare HTTP status means
+is the same on every wire:
+
+| status | error |
+|---|---|
+| 408, 409, 5xx | ProviderUnavailable; 501 is not retryable, the server lacks the feature |
+| 402 | RateLimited that is not retryable: waiting earns no money |
+| 429 | RateLimited |
+| 401, 403 | AuthenticationFailed |
+| 404 | ModelNotFound |
+| any other 4xx | InvalidRequest |
+| none | MalformedResponse, not retryable: the url leads somewhere else |
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from penstock.contract.errors import (
+    AuthenticationFailed,
+    InvalidRequest,
+    MalformedResponse,
+    ModelNotFound,
+    PenstockError,
+    Problem,
+    ProviderUnavailable,
+    RateLimited,
+)
+from penstock.contract.messages import JSONObject
+from penstock.providers.redaction import without_keys
+from penstock.providers.retry_after import retry_after
+
+_MESSAGE_LIMIT = 500
+_NAME_LIMIT = 100
+_READ_LIMIT = 4 * _MESSAGE_LIMIT
+_SPACE = re.compile(r"\s+")
+
+
+def read_body(body: bytes) -> Any:
+    """The JSON of a body, or the words that stand for a body that is none."""
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        text = body[:_READ_LIMIT].decode("utf-8", "replace").strip()
+        if not text:
+            return "an empty body"
+        # The page of a proxy says nothing that its status has not said.
+        return "an HTML page instead of JSON" if text.startswith("<") else text
+
+
+def object_of(value: Any) -> JSONObject:
+    """The value if it is an object; an empty one otherwise."""
+    return cast(JSONObject, value) if isinstance(value, dict) else {}
+
+
+def text_of(value: Any) -> str:
+    """A string as it is, and anything else as the JSON that it was; not yet fit to be shown."""
+    if value is None:
+        return "no message"
+    return (value if isinstance(value, str) else msgspec.json.encode(value).decode())[:_READ_LIMIT]
+
+
+def name_of(value: Any) -> str:
+    """A code, a type or a field, if the value can be one."""
+    return shown(value, limit=_NAME_LIMIT) if isinstance(value, str) else ""
+
+
+def status_of(value: Any) -> int | None:
+    """The status of a failure, if the value is one."""
+    return value if type(value) is int and 400 <= value <= 599 else None
+
+
+def is_refusal(status: int | None) -> bool:
+    """Whether the credentials are the matter, so that more of the message may be a key."""
+    return status in (401, 403)
+
+
+def shown(text: str, *, refused: bool = False, limit: int = _MESSAGE_LIMIT) -> str:
+    """The text for people: without keys, in one line, of limited length."""
+    # Keys go first: of one that is cut through, the beginning would stay.
+    text = without_keys(text[:_READ_LIMIT], refused=refused)
+    text = _SPACE.sub(" ", text).strip()
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def sentence(message: str, status: int | None, *, name: str = "", who: str = "the provider") -> str:
+    """Who answered what: the status if there is one, the error's name, the shown message."""
+    what = "with an error" if status is None else str(status)
+    return f"{who} answered {what}{f' ({name})' if name else ''}: {message or 'no message'}"
+
+
+def by_status(
+    status: int | None,
+    text: str,
+    problems: Sequence[Problem],
+    *,
+    passing: Collection[int] = (408, 409),
+    not_found: str = "check the url and the model's name",
+) -> PenstockError:
+    """The error that a status stands for; `passing` are the 4xx that are the provider's fault."""
+    if status is None:
+        return MalformedResponse(f"{text}; check the url", retryable=False)
+    if status >= 500 or status in passing:
+        return ProviderUnavailable(text, retryable=status != 501)
+    if status in (402, 429):
+        return RateLimited(text, retryable=status == 429)
+    if is_refusal(status):
+        return AuthenticationFailed(text)
+    if status == 404:
+        return ModelNotFound(f"{text}; {not_found}")
+    return InvalidRequest(text, problems=problems)
+
+
+def answered(error: PenstockError, status: int | None, headers: Mapping[str, str]) -> PenstockError:
+    """The same error with the status that came, and the pause that was asked for if it helps."""
+    error.status = status
+    if error.retryable:
+        error.retry_after = retry_after(headers, time.time())
+    return error
