@@ -13,6 +13,8 @@ from penstock.contract.messages import Content, Text, ToolUse
 
 MAX_ROUNDS = 16
 """How many calls one answer may take before it counts as endless."""
+PAUSE_MARK = "/continuationToken"
+"""How a key of `_meta` ends under which the last part of a paused reply keeps how to go on."""
 _NOTHING = Reply((), "", "", Usage(), api_calls=0)
 
 
@@ -61,6 +63,23 @@ def endless(*, provider: str, model: str) -> ProviderUnavailable:
 
 
 def _merged(first: tuple[Content, ...], second: tuple[Content, ...]) -> tuple[Content, ...]:
-    if first and second and isinstance(first[-1], Text) and isinstance(second[0], Text):
-        return (*first[:-1], Text(first[-1].text + second[0].text), *second[1:])
-    return first + second
+    if not first or not second:
+        return first + second
+    last, following = _resumed(first[-1]), second[0]
+    if (
+        isinstance(last, Text)
+        and isinstance(following, Text)
+        # What hangs on a text, such as a signature, is about that text and no more of it.
+        and last.meta == _resumed(following).meta
+    ):
+        text = Text(last.text + following.text, meta=following.meta)
+        return (*first[:-1], text, *second[1:])
+    return (*first[:-1], last, *second)
+
+
+def _resumed(part: Content) -> Content:
+    """The part without the mark of a pause, for the answer has gone on."""
+    if not part.meta:
+        return part
+    meta = {key: value for key, value in part.meta.items() if not key.endswith(PAUSE_MARK)}
+    return part if meta == part.meta else msgspec.structs.replace(part, meta=meta or None)

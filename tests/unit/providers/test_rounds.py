@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from penstock.contract.events import Chunk, ToolUseDelta
 from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import Content, Reasoning, Text, ToolUse
-from penstock.providers.rounds import after, endless, joined, without
+from penstock.providers.rounds import PAUSE_MARK, after, endless, joined, without
 
 CALL = ToolUse("c1", "f", {})
+SIGNED = {"wire/signature": "s"}
+PAUSED = {f"wire{PAUSE_MARK}": "t"}
 FIRST = Reply((Text("One, "),), "m-1", "pause", Usage(10, 2, cached_input_tokens=4), "r1", "paused")
 LAST = Reply((Text("two."),), "m-2", "endTurn", Usage(12, 3, reasoning_tokens=1), "r2", "completed")
 
@@ -37,6 +39,18 @@ def test_two_calls_are_one_answer_that_ends_as_the_last_did() -> None:
         ((Text("a"),), (), (Text("a"),)),
         ((Text("a"),), (Text("b"), CALL), (Text("ab"), CALL)),
         ((Text("a"), CALL), (Text("b"),), (Text("a"), CALL, Text("b"))),
+        ((Text("a", meta=SIGNED),), (Text("b"),), (Text("a", meta=SIGNED), Text("b"))),
+        ((Text("a"),), (Text("b", meta=SIGNED),), (Text("a"), Text("b", meta=SIGNED))),
+        ((Text("a", meta=SIGNED),), (Text("b", meta=SIGNED),), (Text("ab", meta=SIGNED),)),
+        ((Text("a", meta=PAUSED),), (Text("b"),), (Text("ab"),)),
+        ((Text("a", meta=PAUSED),), (Text("b", meta=PAUSED),), (Text("ab", meta=PAUSED),)),
+        (
+            (Text("a", meta=SIGNED | PAUSED),),
+            (Text("b"),),
+            (Text("a", meta=SIGNED), Text("b")),
+        ),
+        ((ToolUse("c1", "f", {}, meta=PAUSED),), (CALL,), (CALL, CALL)),
+        ((Text("a", meta=PAUSED),), (), (Text("a", meta=PAUSED),)),
         (
             (Reasoning("x", signature="s"),),
             (Reasoning("y"), Text("b")),

@@ -31,10 +31,11 @@ from penstock.contract.messages import (
     ToolResult,
     ToolUse,
 )
+from penstock.providers.rounds import PAUSE_MARK
 
 SIGNATURE = "gemini/thoughtSignature"
 """The key in `_meta` of a part."""
-CONTINUATION = "gemini/continuationToken"
+CONTINUATION = f"gemini{PAUSE_MARK}"
 """The key in `_meta` of the turn, and of the part, that a continued answer hangs on."""
 _IMAGE_TYPES: Mapping[str, str] = {
     "png": "image/png",
