@@ -43,6 +43,13 @@ _READ_LIMIT = 4 * _MESSAGE_LIMIT
 _SPACE = re.compile(r"\s+")
 
 
+class _Listed(msgspec.Struct):
+    error: Any = None
+
+
+_decode_list = msgspec.json.Decoder(list[_Listed]).decode
+
+
 def read_body(body: bytes) -> Any:
     """The JSON of a body, or the words that stand for a body that is none."""
     try:
@@ -53,6 +60,15 @@ def read_body(body: bytes) -> Any:
             return "an empty body"
         # The page of a proxy says nothing that its status has not said.
         return "an HTML page instead of JSON" if text.startswith("<") else text
+
+
+def listed_error(data: bytes) -> Any:
+    """The error in a list of one, as Google's JSON streams carry it; None for anything else."""
+    try:
+        items = _decode_list(data)
+    except (ValueError, RecursionError):
+        return None
+    return items[0].error or None if items else None
 
 
 def object_of(value: Any) -> JSONObject:

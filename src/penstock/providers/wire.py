@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import msgspec
 
 from penstock.contract.errors import (
     ContentRejected,
@@ -53,6 +55,8 @@ _FRAMINGS: Mapping[str, tuple[type[FrameDecoder], str]] = {
     "ndjson": (NDJSONDecoder, "application/x-ndjson"),
     "eventstream": (AWSEventStreamDecoder, "application/vnd.amazon.eventstream"),
 }
+
+_HEAD_LIMIT = 64 * 1024
 
 
 class WireProvider:
@@ -228,8 +232,11 @@ class WireProvider:
         if content_type.startswith(("application/json", "text/html")):
             # An error inside a 200, or a proxy's page: never a stream, whatever the status says.
             body = await response.body(timeout)
-            self._dialect.decode(body, response.headers)
-            raise MalformedResponse(f"a stream was asked for, but {content_type} came back")
+            self._refuse(body, response.headers, content_type)
+
+    def _refuse(self, body: bytes, headers: Mapping[str, str], what: str) -> NoReturn:
+        self._dialect.decode(body, headers)
+        raise MalformedResponse(f"a stream was asked for, but {what} came back")
 
     async def _events(
         self, response: StreamingResponse
@@ -238,6 +245,8 @@ class WireProvider:
         settings = self._transport.settings
         frames = self._framing()
         decoder = self._dialect.stream_decoder(response.headers)
+        # The body as long as it holds no frame: some servers answer a stream with a bare error.
+        head = b"" if self._dialect.framing == "sse" else None
         started = False
         broken: ProviderUnavailable | None = None
         # Bytes without an event, such as pings, do not move the deadline: only progress does.
@@ -254,7 +263,10 @@ class WireProvider:
                 break
             if not data:
                 break
-            if events := decoder.feed(frames.feed(data)):
+            cut = frames.feed(data)
+            if head is not None:
+                head = None if cut else head + data[: _HEAD_LIMIT - len(head)]
+            if events := decoder.feed(cut):
                 started = True
                 response.said_all = isinstance(events[-1], Finished)
                 yield events
@@ -266,6 +278,8 @@ class WireProvider:
                 # A flood of pings leaves the reader no silence in which its timer could fire.
                 broken = _silence(limit)
                 break
+        if head and _is_json(head):
+            self._refuse(head, response.headers, "JSON without events")
         if isinstance(broken, ProviderTimeout) and not started:
             raise broken
         yield _last_events(frames, decoder, broken)
@@ -293,6 +307,14 @@ class _Located:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PenstockError):
             error.located(provider=self._provider, model=self._model)
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _silence(limit_s: float) -> ProviderTimeout:

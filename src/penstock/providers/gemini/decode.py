@@ -25,7 +25,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
-from penstock.providers.gemini.errors import listed_error, map_inline_error
+from penstock.providers.gemini.errors import map_inline_error
 from penstock.providers.gemini.shapes import (
     Answer,
     Blob,
@@ -34,6 +34,7 @@ from penstock.providers.gemini.shapes import (
     PartPiece,
     WireUsage,
 )
+from penstock.providers.reports import listed_error
 from penstock.streaming.assemble import Assembler
 
 _STOP_REASONS: Mapping[str, StopReason] = {
@@ -75,9 +76,9 @@ def decode(body: bytes) -> Reply:
     try:
         answer = decode_answer(body)
     except (ValueError, RecursionError) as error:
-        raise listed_error(body) or MalformedResponse(
-            f"the answer is no generated content: {error}"
-        ) from error
+        if listed_error(body):
+            raise map_inline_error(body) from error
+        raise MalformedResponse(f"the answer is no generated content: {error}") from error
     if answer.error:
         raise map_inline_error(answer.error)
     collected = Collector()

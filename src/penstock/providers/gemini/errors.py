@@ -99,13 +99,6 @@ class Report(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-class _Item(msgspec.Struct):
-    error: Any = None
-
-
-_decode_list = msgspec.json.Decoder(list[_Item]).decode
-
-
 def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
     """The error that an answer with this status stands for; header names are lower-case."""
     report = _read_body(body)
@@ -119,15 +112,6 @@ def map_inline_error(value: Any) -> PenstockError:
     """
     report = _read_body(value) if isinstance(value, bytes) else _read_error(value)
     return _build(report, _implied_status(report) or 500, {}, report.status)
-
-
-def listed_error(data: bytes) -> PenstockError | None:
-    """The error in a list of one, as Google's JSON streams carry it; None for anything else."""
-    try:
-        items = _decode_list(data)
-    except (ValueError, RecursionError):
-        return None
-    return map_inline_error(items[0].error) if items and items[0].error else None
 
 
 def _build(

@@ -8,8 +8,9 @@ from penstock.contract.errors import PenstockError
 from penstock.contract.events import ProviderEvent
 from penstock.contract.exchange import Reply
 from penstock.providers.gemini.decode import Collector, blocked, decode_answer
-from penstock.providers.gemini.errors import listed_error, map_inline_error
+from penstock.providers.gemini.errors import map_inline_error
 from penstock.providers.gemini.shapes import Answer
+from penstock.providers.reports import listed_error
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.sse import ServerSentEvent
 
@@ -38,11 +39,8 @@ class GeminiStreamDecoder(StreamReader[ServerSentEvent]):
             try:
                 answer = decode_answer(frame.data)
             except (ValueError, RecursionError) as unread:
-                error = listed_error(frame.data)
-                if error is None and frame.event == "error":
-                    error = map_inline_error(frame.data)
-                if error is not None:
-                    raise error from unread
+                if frame.event == "error" or listed_error(frame.data):
+                    raise map_inline_error(frame.data) from unread
                 self.malformed += 1
                 continue
             collected.learn(answer)

@@ -28,6 +28,7 @@ from penstock.providers.openai_chat.shapes import (
 )
 from penstock.providers.openai_chat.tool_calls import CallPlaces
 from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.reports import listed_error
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import Assembler
 from penstock.streaming.sse import ServerSentEvent
@@ -48,6 +49,9 @@ def decode(body: bytes) -> Reply:
     try:
         answer = _decode_answer(body)
     except (ValueError, RecursionError) as error:
+        # Gemini's Chat endpoint wraps its errors in a list.
+        if listed_error(body):
+            raise map_inline_error(body) from error
         raise MalformedResponse(f"the answer is no chat completion: {error}") from error
     if answer.error:
         raise map_inline_error(answer.error)
@@ -86,7 +90,7 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
             except (ValueError, RecursionError) as unread:
                 if frame.data.strip() == b"[DONE]":
                     break
-                if frame.event == "error":
+                if frame.event == "error" or listed_error(frame.data):
                     raise map_inline_error(frame.data) from unread
                 self.malformed += 1
                 continue
