@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class Secret:
@@ -30,3 +30,8 @@ def key_from_environment(variables: Sequence[str]) -> Secret | None:
         if value := os.environ.get(variable, "").strip():
             return Secret(value)
     return None
+
+
+def bearer(key: str) -> Mapping[str, str]:
+    """The header that carries a key on most wires."""
+    return {"authorization": f"Bearer {key}"}

@@ -64,6 +64,8 @@ def read_body(body: bytes) -> Any:
 
 def listed_error(data: bytes) -> Any:
     """The error in a list of one, as Google's JSON streams carry it; None for anything else."""
+    if not data.lstrip().startswith(b"["):
+        return None
     try:
         items = _decode_list(data)
     except (ValueError, RecursionError):

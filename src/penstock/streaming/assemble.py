@@ -34,8 +34,8 @@ class Assembler:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._parts: list[_TextBuffer | _ReasoningBuffer | _ToolBuffer | Content] = []
-        self._tools: dict[int, _ToolBuffer] = {}
+        self._parts: list[_TextBuffer | _ReasoningBuffer | CallBuffer | Content] = []
+        self._tools: dict[int, CallBuffer] = {}
         self.run: list[str] = []
         """The text since the last part of another kind: always the same list, to append to.
 
@@ -60,7 +60,7 @@ class Assembler:
         """Append to the tool call of this index, or begin it."""
         call = self._tools.get(index)
         if call is None:
-            call = self._tools[index] = _ToolBuffer()
+            call = self._tools[index] = CallBuffer(index)
             self._settled().append(call)
         call.id = call.id or id
         call.name = call.name or name
@@ -91,11 +91,11 @@ class Assembler:
         out.
         """
         parts = self._settled()
-        if cut and self._ends_in_broken_call():
+        if cut and parts and isinstance(parts[-1], CallBuffer) and parts[-1].broken:
             parts = parts[:-1]
         return tuple(part if isinstance(part, msgspec.Struct) else part.build() for part in parts)
 
-    def _settled(self) -> list[_TextBuffer | _ReasoningBuffer | _ToolBuffer | Content]:
+    def _settled(self) -> list[_TextBuffer | _ReasoningBuffer | CallBuffer | Content]:
         """The parts, after the run of text has become one of them."""
         parts = self._parts
         if self.run:
@@ -106,17 +106,6 @@ class Assembler:
             last.pieces.append("".join(self.run))
             self.run.clear()
         return parts
-
-    def _ends_in_broken_call(self) -> bool:
-        last = self._parts[-1] if self._parts else None
-        if not isinstance(last, _ToolBuffer):
-            return False
-        try:
-            last.build()
-        except MalformedResponse:
-            return True
-        # No arguments at all means "none" in a whole answer, and "not yet" in a cut one.
-        return not "".join(last.pieces).strip()
 
 
 class _TextBuffer:
@@ -140,13 +129,28 @@ class _ReasoningBuffer:
         return Reasoning("".join(self.pieces), signature=self.signature)
 
 
-class _ToolBuffer:
-    __slots__ = ("id", "name", "pieces")
+class CallBuffer:
+    """A tool call whose arguments come in pieces."""
 
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
+    __slots__ = ("id", "name", "pieces", "slot")
+
+    def __init__(self, slot: int, id: str = "", name: str = "") -> None:
+        """Begin the call with this number among the calls."""
+        self.slot = slot
+        self.id = id
+        self.name = name
         self.pieces: list[str] = []
 
-    def build(self) -> Content:
+    def build(self) -> ToolUse:
+        """The part; raises MalformedResponse when its arguments are not an object."""
         return ToolUse(self.id, self.name, parse_arguments("".join(self.pieces), tool=self.name))
+
+    @property
+    def broken(self) -> bool:
+        """Whether its arguments are not there, at the end of an answer that was cut off."""
+        try:
+            self.build()
+        except MalformedResponse:
+            return True
+        # No arguments at all means "none" in a whole answer, and "not yet" in a cut one.
+        return not "".join(self.pieces).strip()

@@ -19,6 +19,7 @@ from penstock.contract.errors import (
 from penstock.providers.reports import (
     answered,
     by_status,
+    listed_error,
     name_of,
     object_of,
     read_body,
@@ -46,6 +47,25 @@ from penstock.providers.reports import (
 )
 def test_a_body_is_its_json_or_the_words_for_it(body: bytes, value: Any) -> None:
     assert read_body(body) == value
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b'[{"error": {"code": 1}}]', {"code": 1}),
+        (b' \n[{"error": "a"}, {"error": "b"}]', "a"),
+        (b"[]", None),
+        (b"[1]", None),
+        (b'[{"error": null}]', None),
+        (b'[{"candidates": []}]', None),
+        (b'{"error": "a"}', None),
+        (b'[{"error": "a"', None),
+        (b"[" * 100_000, None),
+        (b"", None),
+    ],
+)
+def test_only_a_list_that_begins_with_an_error_is_one(data: bytes, error: Any) -> None:
+    assert listed_error(data) == error
 
 
 def test_values_of_the_wrong_kind_are_none_at_all() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.messages import Reasoning, Text, ToolUse
-from penstock.streaming.assemble import Assembler, parse_arguments
+from penstock.streaming.assemble import Assembler, CallBuffer, parse_arguments
 
 
 def test_nothing_said_is_no_content() -> None:
@@ -75,6 +75,23 @@ def test_text_that_is_appended_to_the_run_is_text_like_any_other() -> None:
     made.reasoning("hm")
     run.append("d")
     assert made.content() == (Text("abc"), Reasoning("hm"), Text("d"))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "broken"),
+    [
+        ([], True),
+        (["", " "], True),
+        (['{"a"', ":1"], True),
+        (["[1]"], True),
+        (["{", "}"], False),
+        (['{"a":', "1}"], False),
+    ],
+)
+def test_a_call_is_broken_until_its_arguments_are_there(pieces: list[str], broken: bool) -> None:
+    call = CallBuffer(0, "c1", "now")
+    call.pieces += pieces
+    assert call.broken is broken
 
 
 def test_the_signature_of_a_thought_is_kept_wherever_it_comes() -> None:

@@ -8,9 +8,9 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
-from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+from penstock.contract.messages import Content, JSONObject, Reasoning, Text
 from penstock.providers.anthropic.shapes import Block, Delta
-from penstock.streaming.assemble import parse_arguments
+from penstock.streaming.assemble import CallBuffer
 
 
 class _Text:
@@ -36,28 +36,6 @@ class _Thinking:
         return Reasoning(text=text, signature=self.signature, redacted=self.redacted)
 
 
-class _Call:
-    __slots__ = ("id", "name", "pieces", "slot")
-
-    def __init__(self, slot: int, id: str, name: str) -> None:
-        self.slot = slot
-        self.id = id
-        self.name = name
-        self.pieces: list[str] = []
-
-    def build(self) -> Content:
-        return ToolUse(self.id, self.name, parse_arguments("".join(self.pieces), tool=self.name))
-
-    @property
-    def whole(self) -> bool:
-        """Whether its arguments are there: none at all means "not yet" in a cut answer."""
-        try:
-            self.build()
-        except MalformedResponse:
-            return False
-        return bool("".join(self.pieces).strip())
-
-
 class Blocks:
     """The blocks in the order in which each began; those of the server's own tools are left out."""
 
@@ -65,8 +43,8 @@ class Blocks:
 
     def __init__(self) -> None:
         """Know no block yet."""
-        self._parts: list[_Text | _Thinking | _Call] = []
-        self._by_index: dict[int, _Text | _Thinking | _Call | None] = {}
+        self._parts: list[_Text | _Thinking | CallBuffer] = []
+        self._by_index: dict[int, _Text | _Thinking | CallBuffer | None] = {}
         self._calls = 0
         self._texts: dict[int, list[str]] = {}
 
@@ -84,7 +62,7 @@ class Blocks:
 
     def begin(self, index: int, block: Block, events: list[ProviderEvent]) -> None:
         """Take a new block, and append the events that tell of what it holds already."""
-        part: _Text | _Thinking | _Call | None = None
+        part: _Text | _Thinking | CallBuffer | None = None
         self._texts.pop(index, None)
         if block.type == "text":
             part = self._new_text(index)
@@ -120,7 +98,7 @@ class Blocks:
                 part.pieces.append(delta.thinking)
                 events.append(ReasoningDelta(delta.thinking))
             part.signature = delta.signature or part.signature
-        elif isinstance(part, _Call) and delta.partial_json:
+        elif isinstance(part, CallBuffer) and delta.partial_json:
             part.pieces.append(delta.partial_json)
             events.append(ToolUseDelta(part.slot, arguments=delta.partial_json))
         return index in self._by_index
@@ -133,7 +111,7 @@ class Blocks:
         """
         parts = [part for part in self._parts if not isinstance(part, _Text) or any(part.pieces)]
         last = parts[-1] if parts else None
-        if cut and isinstance(last, _Call) and not (pieces and last.whole):
+        if cut and isinstance(last, CallBuffer) and (last.broken or not pieces):
             parts.pop()
         return tuple(_merged([part.build() for part in parts]))
 
@@ -143,10 +121,10 @@ class Blocks:
         self._texts[index] = part.pieces
         return part
 
-    def _begin_call(self, block: Block, events: list[ProviderEvent]) -> _Call:
+    def _begin_call(self, block: Block, events: list[ProviderEvent]) -> CallBuffer:
         if not (block.id and block.name):
             raise MalformedResponse("a tool call has no id or no name")
-        part = _Call(self._calls, block.id, block.name)
+        part = CallBuffer(self._calls, block.id, block.name)
         self._calls += 1
         self._parts.append(part)
         arguments = ""

@@ -8,9 +8,10 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
-from penstock.providers.anthropic.encode import prompt_body, version_header, write_json
+from penstock.providers.anthropic.encode import prompt_body, version_header
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import read_json, write_json
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/v1/messages/count_tokens"
@@ -32,10 +33,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireC
 
 def decode(body: bytes) -> int:
     """The number of tokens."""
-    try:
-        count = _decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the token count is malformed: {error}") from error
+    count = read_json(_decode, body, "the token count is malformed")
     if count.error:
         raise map_inline_error(count.error)
     if count.input_tokens is None:

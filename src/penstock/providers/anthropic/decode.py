@@ -19,6 +19,7 @@ from penstock.providers.anthropic.blocks import Blocks
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.anthropic.resume import PAUSED
 from penstock.providers.anthropic.shapes import Answer, Event, StopDetails, WireUsage
+from penstock.providers.json_body import read_json
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.sse import ServerSentEvent
 
@@ -38,10 +39,7 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    try:
-        answer = _decode_answer(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer is no message: {error}") from error
+    answer = read_json(_decode_answer, body, "the answer is no message")
     if answer.error or answer.type == "error":
         raise map_inline_error(answer.error)
     if answer.content is None:

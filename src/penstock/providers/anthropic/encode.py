@@ -20,8 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from penstock.contract.errors import InvalidRequest, Problem, UnsupportedOption
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
@@ -38,6 +36,7 @@ from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.providers.anthropic.resume import is_resumed
 from penstock.providers.anthropic.schema import adapt
 from penstock.providers.dialect import Options, WireCall
+from penstock.providers.json_body import unwritable, write_json
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/v1/messages"
@@ -49,8 +48,6 @@ _LEAST_BUDGET = 1024
 _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none", "tool": "tool"}
 _CACHE = {"type": "ephemeral"}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-
-_encoder = msgspec.json.Encoder()
 
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:
@@ -74,14 +71,6 @@ def version_header(options: Options) -> dict[str, str]:
     return {"anthropic-version": str(options.get("api_version") or API_VERSION)}
 
 
-def write_json(body: JSONObject) -> bytes:
-    """The body as JSON; raises InvalidRequest when the caller's values have no JSON form."""
-    try:
-        return _encoder.encode(body)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _no_json(error) from error
-
-
 def prompt_body(model: str, request: SamplingRequest, profile: ModelProfile) -> JSONObject:
     """What is counted as input: everything but the limits of the answer."""
     try:
@@ -101,12 +90,8 @@ def prompt_body(model: str, request: SamplingRequest, profile: ModelProfile) -> 
         if output:
             body["output_config"] = output
     except RecursionError as error:
-        raise _no_json(error) from error
+        raise unwritable(error) from error
     return body
-
-
-def _no_json(error: Exception) -> InvalidRequest:
-    return InvalidRequest.of([Problem("", f"the request cannot be written as JSON: {error}")])
 
 
 def _add_system(body: JSONObject, request: SamplingRequest) -> None:

@@ -27,17 +27,7 @@ from typing import Any
 import msgspec
 
 from penstock.contract.errors import PenstockError, Problem, RateLimited
-from penstock.providers.reports import (
-    answered,
-    by_status,
-    is_refusal,
-    name_of,
-    object_of,
-    read_body,
-    sentence,
-    shown,
-    text_of,
-)
+from penstock.providers import reports
 
 _NO_MONEY = frozenset({"enforced_spend_limit_reached", "billing_error"})
 _STATUS_OF_TYPE: Mapping[str, int] = {
@@ -75,7 +65,7 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     """The error that an answer with this status stands for; header names are lower-case."""
     report = _read_body(body)
     implied = status if status >= 400 else report.implied_status
-    error = answered(_classify(report, implied, status), status, headers)
+    error = reports.answered(_classify(report, implied, status), status, headers)
     advice = headers.get("x-should-retry", "").strip().lower()
     if status == 429 and error.retry_after is None and advice != "true":
         error.retryable = False
@@ -96,21 +86,23 @@ def map_inline_error(value: Any) -> PenstockError:
 
 def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
     """`status` classifies and `came` is told; they differ when only the body has a status."""
-    message = shown(report.message, refused=is_refusal(status))
-    text = sentence(message, came, name=report.code or report.type)
+    message = reports.shown(report.message, refused=reports.is_refusal(status))
+    text = reports.sentence(message, came, name=report.code or report.type)
     if report.code in _NO_MONEY or report.type in _NO_MONEY:
         return RateLimited(text, retryable=False)
-    return by_status(status, text, (Problem("", message),))
+    return reports.by_status(status, text, (Problem("", message),))
 
 
 def _read_body(body: bytes) -> Report:
-    value = read_body(body)
-    return _read_value(object_of(value).get("error", value))
+    value = reports.read_body(body)
+    return _read_value(reports.object_of(value).get("error", value))
 
 
 def _read_value(value: Any) -> Report:
     """`{type, message, details: {error_code}}`, or whatever a gateway says instead."""
-    found = object_of(value)
+    found = reports.object_of(value)
     message = found.get("message") or found.get("detail") or value
-    code = object_of(found.get("details")).get("error_code")
-    return Report(text_of(message), name_of(found.get("type")), name_of(code))
+    code = reports.object_of(found.get("details")).get("error_code")
+    return Report(
+        reports.text_of(message), reports.name_of(found.get("type")), reports.name_of(code)
+    )

@@ -12,6 +12,7 @@ from penstock.contract.ports import ModelInfo
 from penstock.providers.anthropic.encode import version_header
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.dialect import Options, WireCall
+from penstock.providers.json_body import read_json
 
 
 class _Model(msgspec.Struct):
@@ -34,10 +35,7 @@ def call(options: Options) -> WireCall:
 
 def decode(body: bytes) -> list[ModelInfo]:
     """The models of `{"data": [...]}`; only `id` matters."""
-    try:
-        page = _decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the list of models is malformed: {error}") from error
+    page = read_json(_decode, body, "the list of models is malformed")
     if page.error:
         raise map_inline_error(page.error)
     if page.data is None:

@@ -10,9 +10,8 @@ import base64
 import binascii
 from typing import TypeAlias
 
-from penstock.contract.errors import MalformedResponse
-from penstock.contract.messages import Content, Reasoning, Text, ToolUse
-from penstock.streaming.assemble import parse_arguments
+from penstock.contract.messages import Content, Reasoning, Text
+from penstock.streaming.assemble import CallBuffer
 
 
 class TextBlock:
@@ -48,24 +47,7 @@ class ThinkingBlock:
         return Reasoning("".join(self.pieces), signature=self.signature)
 
 
-class CallBlock:
-    """A tool call whose arguments come in pieces."""
-
-    __slots__ = ("id", "name", "pieces", "slot")
-
-    def __init__(self, slot: int, id: str, name: str) -> None:
-        """Begin the call with this number among the calls."""
-        self.slot = slot
-        self.id = id
-        self.name = name
-        self.pieces: list[str] = []
-
-    def build(self) -> Content | None:
-        """The part; raises MalformedResponse when its arguments are not an object."""
-        return ToolUse(self.id, self.name, parse_arguments("".join(self.pieces), tool=self.name))
-
-
-AnyBlock: TypeAlias = TextBlock | ThinkingBlock | CallBlock
+AnyBlock: TypeAlias = TextBlock | ThinkingBlock | CallBuffer
 
 
 class Blocks:
@@ -88,9 +70,9 @@ class Blocks:
         block = self.by_index.setdefault(index, ThinkingBlock())
         return block if isinstance(block, ThinkingBlock) else None
 
-    def begin_call(self, index: int, id: str, name: str) -> CallBlock:
+    def begin_call(self, index: int, id: str, name: str) -> CallBuffer:
         """A new call at this index."""
-        block = self.by_index[index] = CallBlock(self.calls, id, name)
+        block = self.by_index[index] = CallBuffer(self.calls, id, name)
         self.calls += 1
         return block
 
@@ -107,20 +89,9 @@ class Blocks:
         out.
         """
         blocks = list(self.by_index.values())
-        if cut and blocks and _is_broken_call(blocks[-1]):
+        if cut and blocks and isinstance(blocks[-1], CallBuffer) and blocks[-1].broken:
             blocks.pop()
         return tuple(part for block in blocks if (part := block.build()) is not None)
-
-
-def _is_broken_call(block: AnyBlock) -> bool:
-    if not isinstance(block, CallBlock):
-        return False
-    try:
-        block.build()
-    except MalformedResponse:
-        return True
-    # No arguments at all means "none" in a whole answer, and "not yet" in a cut one.
-    return not "".join(block.pieces).strip()
 
 
 def _joined_base64(pieces: list[str]) -> str:

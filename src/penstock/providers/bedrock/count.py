@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
 from penstock.providers.bedrock.address import model_path
-from penstock.providers.bedrock.encode import prompt, write_json
+from penstock.providers.bedrock.encode import prompt
 from penstock.providers.bedrock.reasoning import reasoning
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import read_json, write_json
 from penstock.providers.profiles import ModelProfile
 
 _GEOGRAPHIES = ("global", "us-gov", "us", "eu", "apac", "jp", "au", "ca")
@@ -34,10 +34,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireC
 
 def decode(body: bytes) -> int:
     """The number of tokens."""
-    try:
-        return _decoder.decode(body).input_tokens
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the count of tokens is malformed: {error}") from error
+    return read_json(_decoder.decode, body, "the count of tokens is malformed").input_tokens
 
 
 def _foundation_model(model: str) -> str:

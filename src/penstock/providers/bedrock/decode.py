@@ -12,6 +12,7 @@ from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, Reasoning, Text, ToolUse, join_text
 from penstock.providers.bedrock.errors import map_error
 from penstock.providers.bedrock.shapes import Answer, Block, ReasoningBlock, WireUsage
+from penstock.providers.json_body import read_json
 
 _STOP_REASONS: Mapping[str, StopReason] = {
     "end_turn": "endTurn",
@@ -33,10 +34,7 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes, headers: Mapping[str, str]) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    try:
-        answer = _decode_answer(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer is not Converse's: {error}") from error
+    answer = read_json(_decode_answer, body, "the answer is not Converse's")
     if answer.kind or headers.get("x-amzn-errortype"):
         raise map_error(200, headers, body)
     message = answer.output and answer.output.message

@@ -10,8 +10,8 @@ from penstock.contract.errors import InvalidRequest, MalformedResponse, Problem
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.messages import JSONObject
 from penstock.providers.bedrock.address import model_path
-from penstock.providers.bedrock.encode import write_json
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import write_json
 
 _COHERE_LIMIT = 96
 _TOKENS_HEADER = "x-amzn-bedrock-input-token-count"

@@ -21,8 +21,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
@@ -41,6 +39,7 @@ from penstock.providers.bedrock.address import model_path
 from penstock.providers.bedrock.reasoning import reasoning
 from penstock.providers.bedrock.schema import adapt
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import write_json
 from penstock.providers.profiles import ModelProfile
 
 CACHE_POINT: JSONObject = {"cachePoint": {"type": "default"}}
@@ -73,8 +72,6 @@ _AUDIO_FORMATS: Mapping[str, str] = {
     "audio/pcm": "pcm",
 }
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-_encoder = msgspec.json.Encoder()
 
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:
@@ -117,16 +114,6 @@ def prompt(request: SamplingRequest, profile: ModelProfile) -> JSONObject:
             config["tools"].append(CACHE_POINT)
         body["toolConfig"] = config
     return body
-
-
-def write_json(body: JSONObject) -> bytes:
-    """The body as JSON; raises InvalidRequest when the caller's values have no JSON form."""
-    try:
-        return _encoder.encode(body)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidRequest.of(
-            [Problem("", f"the request cannot be written as JSON: {error}")]
-        ) from error
 
 
 def _system(request: SamplingRequest) -> list[JSONObject]:

@@ -25,17 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.contract.errors import PenstockError, Problem
-from penstock.providers.reports import (
-    answered,
-    by_status,
-    is_refusal,
-    name_of,
-    object_of,
-    read_body,
-    sentence,
-    shown,
-    text_of,
-)
+from penstock.providers import reports
 
 _STATUS_OF_NAME: Mapping[str, int] = {
     "accessdeniedexception": 403,
@@ -80,7 +70,7 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     name = _plain(headers.get("x-amzn-errortype", "")) or name
     implied = _STATUS_OF_NAME.get(name.lower())
     error = _classify(name, message, implied or (status if status >= 400 else None), status)
-    return answered(error, status, _with_pause(headers))
+    return reports.answered(error, status, _with_pause(headers))
 
 
 def map_stream_error(headers: Mapping[str, str], payload: bytes) -> PenstockError:
@@ -93,10 +83,10 @@ def map_stream_error(headers: Mapping[str, str], payload: bytes) -> PenstockErro
 
 def _classify(name: str, message: str, status: int | None, came: int | None) -> PenstockError:
     """`status` classifies and `came` is told; they differ where the name says more."""
-    message = shown(message, refused=is_refusal(status))
-    return by_status(
+    message = reports.shown(message, refused=reports.is_refusal(status))
+    return reports.by_status(
         status,
-        sentence(message, came, name=name, who="Bedrock"),
+        reports.sentence(message, came, name=name, who="Bedrock"),
         (Problem("", message),),
         passing=_PASSING,
         not_found="check the model's name and the region",
@@ -111,10 +101,10 @@ def _with_pause(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 def _read(body: bytes) -> tuple[str, str]:
     """The name and the message in a body, whatever it is."""
-    value = read_body(body)
+    value = reports.read_body(body)
     if not isinstance(value, dict):
-        return "", text_of(value)
-    found = object_of(value)
+        return "", reports.text_of(value)
+    found = reports.object_of(value)
     name = next((found[key] for key in ("__type", "code") if isinstance(found.get(key), str)), "")
     keys = ("message", "Message", "errorMessage", "originalMessage")
     said = next((found[key] for key in keys if isinstance(found.get(key), str)), "")
@@ -123,4 +113,4 @@ def _read(body: bytes) -> tuple[str, str]:
 
 def _plain(name: str) -> str:
     """The bare name out of `namespace#Name:http://...`."""
-    return name_of(name.partition(":")[0].rpartition("#")[2].strip())
+    return reports.name_of(name.partition(":")[0].rpartition("#")[2].strip())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
 from penstock.providers.bedrock.address import control_plane
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import read_json
 
 PATH = "/foundation-models"
 
@@ -31,10 +31,7 @@ def call(url: str) -> WireCall:
 
 def decode(body: bytes) -> list[ModelInfo]:
     """The models of the region."""
-    try:
-        page = _decoder.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the list of models is malformed: {error}") from error
+    page = read_json(_decoder.decode, body, "the list of models is malformed")
     return [
         ModelInfo(model.model_id, model.provider_name or "")
         for model in page.model_summaries

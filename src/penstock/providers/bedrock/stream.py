@@ -14,7 +14,7 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply
 from penstock.contract.messages import ToolUse
-from penstock.providers.bedrock.blocks import Blocks, CallBlock, TextBlock
+from penstock.providers.bedrock.blocks import Blocks, TextBlock
 from penstock.providers.bedrock.decode import check, is_callers, is_cut, reply
 from penstock.providers.bedrock.errors import map_stream_error
 from penstock.providers.bedrock.shapes import (
@@ -26,6 +26,7 @@ from penstock.providers.bedrock.shapes import (
     WireUsage,
 )
 from penstock.providers.stream_reader import StreamReader
+from penstock.streaming.assemble import CallBuffer
 from penstock.streaming.eventstream import EventStreamMessage
 
 _decode_start = msgspec.json.Decoder(ContentBlockStart).decode
@@ -115,7 +116,7 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
         if index in self._foreign:
             return
         block = self._blocks.by_index.get(index)
-        if not isinstance(block, CallBlock):
+        if not isinstance(block, CallBuffer):
             raise ValueError("arguments of a call that never began")
         if arguments:
             block.pieces.append(arguments)

@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
-from penstock.contract.errors import InvalidRequest, Problem
-from penstock.contract.messages import JSONObject
 from penstock.providers.dialect import Options
 
 DEFAULT_VERSION = "v1beta"
 """Google's own client asks `v1` since its release 3; emulators serve only `v1beta`."""
-
-_encoder = msgspec.json.Encoder()
 
 
 def version(options: Options) -> str:
@@ -32,13 +26,3 @@ def method(model: str, name: str, options: Options) -> str:
     """The path of a method of this model."""
     collection, _, id = resource(model).partition("/")
     return f"/{version(options)}/{collection}/{quote(id, safe='')}:{name}"
-
-
-def write_json(body: JSONObject) -> bytes:
-    """The body as JSON; raises InvalidRequest when the caller's values have no JSON form."""
-    try:
-        return _encoder.encode(body)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidRequest.of(
-            [Problem("", f"the request cannot be written as JSON: {error}")]
-        ) from error

@@ -9,9 +9,10 @@ import msgspec
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
 from penstock.providers.dialect import WireCall
-from penstock.providers.gemini.address import method, resource, write_json
+from penstock.providers.gemini.address import method, resource
 from penstock.providers.gemini.encode import encode_body
 from penstock.providers.gemini.errors import map_inline_error
+from penstock.providers.json_body import read_json, write_json
 from penstock.providers.profiles import ModelProfile
 
 
@@ -32,10 +33,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireC
 
 def decode(body: bytes) -> int:
     """The number of tokens."""
-    try:
-        answer = _decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the count of tokens is malformed: {error}") from error
+    answer = read_json(_decode, body, "the count of tokens is malformed")
     if answer.error:
         raise map_inline_error(answer.error)
     if answer.total_tokens is None:

@@ -34,6 +34,7 @@ from penstock.providers.gemini.shapes import (
     PartPiece,
     WireUsage,
 )
+from penstock.providers.json_body import read_json
 from penstock.providers.reports import listed_error
 from penstock.streaming.assemble import Assembler
 
@@ -73,12 +74,9 @@ decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    try:
-        answer = decode_answer(body)
-    except (ValueError, RecursionError) as error:
-        if listed_error(body):
-            raise map_inline_error(body) from error
-        raise MalformedResponse(f"the answer is no generated content: {error}") from error
+    if error := listed_error(body):
+        raise map_inline_error(error)
+    answer = read_json(decode_answer, body, "the answer is no generated content")
     if answer.error:
         raise map_inline_error(answer.error)
     collected = Collector()

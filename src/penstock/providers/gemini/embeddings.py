@@ -11,8 +11,9 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.messages import JSONObject
 from penstock.providers.dialect import Options, WireCall
-from penstock.providers.gemini.address import method, resource, write_json
+from penstock.providers.gemini.address import method, resource
 from penstock.providers.gemini.errors import map_inline_error
+from penstock.providers.json_body import read_json, write_json
 
 BATCH_LIMIT = 100
 
@@ -51,10 +52,7 @@ def encode(
 
 def decode(body: bytes, model: str) -> Vectors:
     """The vectors, which come in the order of their texts."""
-    try:
-        answer = _decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer to an embedding call is malformed: {error}") from error
+    answer = read_json(_decode, body, "the answer to an embedding call is malformed")
     if answer.error:
         raise map_inline_error(answer.error)
     if answer.embeddings is None:

@@ -19,10 +19,11 @@ from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.contract.messages import JSONObject, Message
 from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
-from penstock.providers.gemini.address import method, write_json
+from penstock.providers.gemini.address import method
 from penstock.providers.gemini.catalogue import LEVELS
 from penstock.providers.gemini.contents import CONTINUATION, continuation_token, encode_contents
 from penstock.providers.gemini.schema import adapt_schema
+from penstock.providers.json_body import write_json
 from penstock.providers.profiles import ModelProfile
 
 _MODES: Mapping[str, str] = {"auto": "AUTO", "required": "ANY", "none": "NONE", "tool": "ANY"}

@@ -30,18 +30,7 @@ import msgspec
 
 from penstock.contract.errors import AuthenticationFailed, PenstockError, Problem
 from penstock.contract.messages import JSONObject
-from penstock.providers.reports import (
-    answered,
-    by_status,
-    is_refusal,
-    name_of,
-    object_of,
-    read_body,
-    sentence,
-    shown,
-    status_of,
-    text_of,
-)
+from penstock.providers import reports
 
 _LIST_LIMIT = 20
 
@@ -118,7 +107,7 @@ def _build(
     report: Report, status: int | None, headers: Mapping[str, str], came: int | None
 ) -> PenstockError:
     """`status` classifies and `came` is told; they differ when only the body has a status."""
-    error = answered(_classify(report, status, came), came, headers)
+    error = reports.answered(_classify(report, status, came), came, headers)
     if error.retryable and report.delay is not None:
         error.retry_after = report.delay
     return error
@@ -126,11 +115,11 @@ def _build(
 
 def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
     about_key = not report.reasons.isdisjoint(_KEY_REASONS)
-    message = shown(report.message, refused=about_key or is_refusal(status))
-    text = sentence(message, came, name=report.name)
+    message = reports.shown(report.message, refused=about_key or reports.is_refusal(status))
+    text = reports.sentence(message, came, name=report.name)
     if about_key or report.name == "FAILED_PRECONDITION":
         return AuthenticationFailed(text)
-    error = by_status(
+    error = reports.by_status(
         status,
         text,
         report.problems or (Problem("", message),),
@@ -147,27 +136,31 @@ def _implied_status(report: Report) -> int | None:
 
 
 def _read_body(body: bytes) -> Report:
-    value = read_body(body)
+    value = reports.read_body(body)
     if isinstance(value, list):
         values = cast(list[Any], value)
         value = values[0] if values else None
-    return _read_error(object_of(value).get("error") or value)
+    return _read_error(reports.object_of(value).get("error") or value)
 
 
 def _read_error(value: Any) -> Report:
-    found = object_of(value)
+    found = reports.object_of(value)
     details = list(_objects(found.get("details")))
     return Report(
-        text_of(found.get("message") or value),
-        name_of(found.get("status")),
-        status_of(found.get("code")),
-        frozenset(name_of(detail.get("reason")) for detail in details),
+        reports.text_of(found.get("message") or value),
+        reports.name_of(found.get("status")),
+        reports.status_of(found.get("code")),
+        frozenset(reports.name_of(detail.get("reason")) for detail in details),
         next((delay for delay in map(_delay, details) if delay is not None), None),
         any(
-            "PerDay" in name_of(each.get("quotaId")) for each in _violations(details, "violations")
+            "PerDay" in reports.name_of(each.get("quotaId"))
+            for each in _violations(details, "violations")
         ),
         tuple(
-            Problem(name_of(each.get("field")), shown(text_of(each.get("description") or "")))
+            Problem(
+                reports.name_of(each.get("field")),
+                reports.shown(reports.text_of(each.get("description") or "")),
+            )
             for each in _violations(details, "fieldViolations")
         ),
     )
@@ -186,4 +179,4 @@ def _delay(detail: JSONObject) -> float | None:
 
 def _objects(value: Any) -> Iterator[JSONObject]:
     if isinstance(value, list):
-        yield from filter(None, map(object_of, cast(list[Any], value)[:_LIST_LIMIT]))
+        yield from filter(None, map(reports.object_of, cast(list[Any], value)[:_LIST_LIMIT]))

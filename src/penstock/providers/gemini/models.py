@@ -11,6 +11,7 @@ from penstock.contract.ports import ModelInfo
 from penstock.providers.dialect import Options, WireCall
 from penstock.providers.gemini.address import version
 from penstock.providers.gemini.errors import map_inline_error
+from penstock.providers.json_body import read_json
 
 
 class _Model(msgspec.Struct):
@@ -32,10 +33,7 @@ def call(url: str, options: Options) -> WireCall:
 
 def decode(body: bytes) -> list[ModelInfo]:
     """The models by the names that requests use, without `models/`."""
-    try:
-        page = _decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the list of models is malformed: {error}") from error
+    page = read_json(_decode, body, "the list of models is malformed")
     if page.error:
         raise map_inline_error(page.error)
     if page.models is None:

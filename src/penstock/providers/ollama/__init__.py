@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import SamplingRequest
+from penstock.providers.credentials import bearer
 from penstock.providers.dialect import Dialect, EmbeddingDialect, ModelListDialect, WireCall
 from penstock.providers.ollama import (
     address,
@@ -18,11 +17,6 @@ from penstock.providers.ollama import (
     errors,
     models,
 )
-
-
-def authorize(key: str) -> Mapping[str, str]:
-    """The header that carries a key of the cloud; a local server wants none."""
-    return {"authorization": f"Bearer {key}"}
 
 
 def relax(request: SamplingRequest, error: PenstockError) -> tuple[SamplingRequest, str] | None:
@@ -47,7 +41,7 @@ DIALECT = Dialect(
     models=ModelListDialect(
         lambda url, options: WireCall("/api/tags", method="GET"), models.decode
     ),
-    authorize=authorize,
+    authorize=bearer,
     catalogue=catalogue.CATALOGUE,
     embeddings=EmbeddingDialect(
         embeddings.encode,

@@ -16,6 +16,7 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import ToolUse
+from penstock.providers.json_body import read_json
 from penstock.providers.ollama import tool_names
 from penstock.providers.ollama.errors import map_inline_error
 from penstock.providers.ollama.shapes import Answer, Function, Line, Piece, ToolCall
@@ -30,10 +31,7 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    try:
-        answer = _decode_answer(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer is no chat response: {error}") from error
+    answer = read_json(_decode_answer, body, "the answer is no chat response")
     if answer.error:
         raise map_inline_error(body)
     if answer.message is None or not answer.done:
@@ -83,10 +81,7 @@ class OllamaStreamDecoder(StreamReader[bytes]):
 
 
 def _last_line(frame: bytes) -> Answer:
-    try:
-        return _decode_answer(frame)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the last line is malformed: {error}") from error
+    return read_json(_decode_answer, frame, "the last line is malformed")
 
 
 class _Collector:

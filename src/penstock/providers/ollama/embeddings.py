@@ -10,7 +10,7 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, MalformedResponse, Problem
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.dialect import Options, WireCall
-from penstock.providers.ollama.encode import write_json
+from penstock.providers.json_body import read_json, write_json
 from penstock.providers.ollama.errors import map_inline_error
 
 BATCH_LIMIT = 512
@@ -73,10 +73,7 @@ def _context(options: Options) -> dict[str, Any]:
 
 
 def _read(body: bytes) -> _Body:
-    try:
-        answer = _decoder.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer to an embedding call is malformed: {error}") from error
+    answer = read_json(_decoder.decode, body, "the answer to an embedding call is malformed")
     if answer.error:
         raise map_inline_error(body)
     return answer

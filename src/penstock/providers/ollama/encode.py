@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
@@ -35,13 +33,13 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import ToolDefinition
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import write_json
 from penstock.providers.ollama import schema, tool_names
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/api/chat"
 
 _LEVELS: Mapping[str, str] = {"low": "low", "med": "medium", "high": "high"}
-_encoder = msgspec.json.Encoder()
 
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:
@@ -69,16 +67,6 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         levels = profile.options.get("think_levels") and level != "none"
         body["think"] = _LEVELS[level] if levels else level != "none"
     return WireCall(PATH, write_json(body))
-
-
-def write_json(body: JSONObject) -> bytes:
-    """The body as JSON; raises InvalidRequest when the caller's values have no JSON form."""
-    try:
-        return _encoder.encode(body)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidRequest.of(
-            [Problem("", f"the request cannot be written as JSON: {error}")]
-        ) from error
 
 
 def _tool(tool: ToolDefinition) -> JSONObject:

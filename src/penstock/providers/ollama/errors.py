@@ -26,17 +26,7 @@ from typing import Any
 import msgspec
 
 from penstock.contract.errors import MalformedResponse, ModelNotFound, PenstockError, Problem
-from penstock.providers.reports import (
-    answered,
-    by_status,
-    is_refusal,
-    object_of,
-    read_body,
-    sentence,
-    shown,
-    status_of,
-    text_of,
-)
+from penstock.providers import reports
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -52,36 +42,38 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     """What an answer with this status stands for; header names are lower-case."""
     report = _read(body)
     error = _classify(status if status >= 400 else report.status, report, status)
-    return answered(error, status, headers)
+    return reports.answered(error, status, headers)
 
 
 def map_inline_error(body: bytes) -> PenstockError:
     """The error inside a line of a stream, or inside the body of a 200."""
     report = _read(body)
-    return answered(_classify(report.status or 500, report, report.status), report.status, {})
+    return reports.answered(
+        _classify(report.status or 500, report, report.status), report.status, {}
+    )
 
 
 def _classify(status: int | None, report: _Report, came: int | None) -> PenstockError:
     """`status` classifies and `came` is told; they differ when only the body has a status."""
-    message = shown(report.message, refused=is_refusal(status))
-    text = sentence(message, came)
+    message = reports.shown(report.message, refused=reports.is_refusal(status))
+    text = reports.sentence(message, came)
     if status == 404:
         if report.own:
             return ModelNotFound(f"{text}; fetch it on the server with `ollama pull <name>`")
         return MalformedResponse(
             f"{text}; check the url, or the age of the server", retryable=False
         )
-    return by_status(status, text, [Problem("", message)])
+    return reports.by_status(status, text, [Problem("", message)])
 
 
 def _read(body: bytes) -> _Report:
-    value = read_body(body)
-    found = object_of(value)
+    value = reports.read_body(body)
+    found = reports.object_of(value)
     said: Any = found.get("error")
-    if inner := object_of(said):
+    if inner := reports.object_of(said):
         # The form of the compatible endpoints, which proxies before Ollama use too.
         said = inner.get("message") or inner
-    status = status_of(found.get("StatusCode"))
+    status = reports.status_of(found.get("StatusCode"))
     if not said:
-        return _Report(text_of(found or value), status=status)
-    return _Report(text_of(said), own=True, status=status)
+        return _Report(reports.text_of(found or value), status=status)
+    return _Report(reports.text_of(said), own=True, status=status)

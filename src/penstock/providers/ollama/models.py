@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
+from penstock.providers.json_body import read_json
 from penstock.providers.ollama.errors import map_inline_error
 
 
@@ -27,10 +28,7 @@ _decoder = msgspec.json.Decoder(_Page)
 
 def decode(body: bytes) -> list[ModelInfo]:
     """The models of `GET /api/tags`; an empty server has `{"models": []}`, an older one null."""
-    try:
-        page = _decoder.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the list of models is malformed: {error}") from error
+    page = read_json(_decoder.decode, body, "the list of models is malformed")
     if page.error:
         raise map_inline_error(body)
     if page.models is None and b'"models"' not in body:

@@ -15,19 +15,19 @@ from penstock.contract.errors import ContentRejected, MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, ToolUse
+from penstock.providers.json_body import read_json
 from penstock.providers.openai_chat.shapes import (
     Answer,
     ContentPart,
     Event,
     FunctionPiece,
-    InputDetails,
     MessagePiece,
-    OutputDetails,
     ToolCallPiece,
     WireUsage,
 )
 from penstock.providers.openai_chat.tool_calls import CallPlaces
 from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.openai_wire.usage import counted
 from penstock.providers.reports import listed_error
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import Assembler
@@ -46,13 +46,10 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    try:
-        answer = _decode_answer(body)
-    except (ValueError, RecursionError) as error:
-        # Gemini's Chat endpoint wraps its errors in a list.
-        if listed_error(body):
-            raise map_inline_error(body) from error
-        raise MalformedResponse(f"the answer is no chat completion: {error}") from error
+    # Gemini's Chat endpoint wraps its errors in a list.
+    if error := listed_error(body):
+        raise map_inline_error(error)
+    answer = read_json(_decode_answer, body, "the answer is no chat completion")
     if answer.error:
         raise map_inline_error(answer.error)
     choice = next((choice for choice in answer.choices or () if not choice.index), None)
@@ -237,12 +234,9 @@ def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
 def _usage(usage: WireUsage | None) -> Usage:
     if usage is None:
         return Usage()
-    read = usage.prompt_tokens_details or InputDetails()
-    written = usage.completion_tokens_details or OutputDetails()
-    return Usage(
+    return counted(
         usage.prompt_tokens,
         usage.completion_tokens,
-        read.cached_tokens,
-        read.cache_write_tokens,
-        written.reasoning_tokens,
+        usage.prompt_tokens_details,
+        usage.completion_tokens_details,
     )

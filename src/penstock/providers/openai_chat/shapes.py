@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.providers.openai_wire.usage import InputDetails, OutputDetails
+
 
 class _Shape(msgspec.Struct, gc=False):
     """What all shapes share: without cycles, they are no work for the garbage collector."""
@@ -41,19 +43,6 @@ class MessagePiece(_Shape):
     reasoning: str | None = None
     refusal: str | None = None
     tool_calls: list[ToolCallPiece] | None = None
-
-
-class InputDetails(_Shape):
-    """The prompt's tokens by kind."""
-
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class OutputDetails(_Shape):
-    """The answer's tokens by kind."""
-
-    reasoning_tokens: int | None = None
 
 
 class WireUsage(_Shape):

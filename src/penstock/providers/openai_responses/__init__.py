@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.providers.dialect import (
-    CountDialect,
-    Dialect,
-    EmbeddingDialect,
-    ModelListDialect,
-    WireCall,
-)
+from penstock.providers.credentials import bearer
+from penstock.providers.dialect import CountDialect, Dialect
 from penstock.providers.openai_responses import catalogue, count, decode, encode
 from penstock.providers.openai_wire import embeddings, errors, models
-from penstock.providers.openai_wire.write import authorize
 
 DIALECT = Dialect(
     name="openai-responses",
@@ -20,13 +14,9 @@ DIALECT = Dialect(
     decode=lambda body, headers: decode.decode(body),
     stream_decoder=lambda headers: decode.ResponseStreamDecoder(),
     error=errors.map_error,
-    models=ModelListDialect(lambda url, options: WireCall("/models", method="GET"), models.decode),
-    authorize=authorize,
+    models=models.LISTING,
+    authorize=bearer,
     catalogue=catalogue.CATALOGUE,
-    embeddings=EmbeddingDialect(
-        lambda model, texts, request, options: embeddings.encode(model, texts, request),
-        lambda body, model, headers: embeddings.decode(body),
-        lambda model: embeddings.BATCH_LIMIT,
-    ),
+    embeddings=embeddings.EMBEDDINGS,
     count=CountDialect(count.encode, count.decode),
 )

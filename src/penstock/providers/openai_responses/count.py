@@ -9,9 +9,9 @@ import msgspec
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import read_json, write_json
 from penstock.providers.openai_responses.encode import prompt
 from penstock.providers.openai_wire.errors import map_inline_error
-from penstock.providers.openai_wire.write import write_json
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/responses/input_tokens"
@@ -32,10 +32,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireC
 
 def decode(body: bytes) -> int:
     """The number of tokens; raises the typed error when there is one inside."""
-    try:
-        count = _decoder.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer to a count is malformed: {error}") from error
+    count = read_json(_decoder.decode, body, "the answer to a count is malformed")
     if count.error:
         raise map_inline_error(count.error)
     if count.input_tokens is None:

@@ -15,16 +15,16 @@ from penstock.contract.errors import ContentRejected, MalformedResponse, Provide
 from penstock.contract.events import Finished, ProviderEvent
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, ToolUse
+from penstock.providers.json_body import read_json
 from penstock.providers.openai_responses.items import Items
 from penstock.providers.openai_responses.shapes import (
     Event,
-    InputDetails,
-    OutputDetails,
     OutputItem,
     Response,
     WireUsage,
 )
 from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.openai_wire.usage import counted
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.sse import ServerSentEvent
 
@@ -39,10 +39,7 @@ _decode_item = msgspec.json.Decoder(OutputItem).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    try:
-        response = _decode_response(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer is no response: {error}") from error
+    response = read_json(_decode_response, body, "the answer is no response")
     if response.output is None and not response.error:
         raise MalformedResponse("the answer holds no output")
     items = Items()
@@ -175,12 +172,9 @@ def _stop_reason(status: str, reason: str | None, content: tuple[Content, ...]) 
 def _usage(usage: WireUsage | None) -> Usage:
     if usage is None:
         return Usage()
-    read = usage.input_tokens_details or InputDetails()
-    written = usage.output_tokens_details or OutputDetails()
-    return Usage(
+    return counted(
         usage.input_tokens,
         usage.output_tokens,
-        read.cached_tokens,
-        read.cache_write_tokens,
-        written.reasoning_tokens,
+        usage.input_tokens_details,
+        usage.output_tokens_details,
     )

@@ -33,8 +33,8 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import write_json
 from penstock.providers.openai_responses.schema import rooted, strict_schema, tool_schema
-from penstock.providers.openai_wire.write import write_json
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/responses"

@@ -11,9 +11,9 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
-from penstock.providers.dialect import WireCall
+from penstock.providers.dialect import EmbeddingDialect, WireCall
+from penstock.providers.json_body import read_json, write_json
 from penstock.providers.openai_wire.errors import map_inline_error
-from penstock.providers.openai_wire.write import write_json
 
 BATCH_LIMIT = 2048
 
@@ -50,10 +50,7 @@ def encode(model: str, texts: Sequence[str], request: EmbeddingRequest) -> WireC
 
 def decode(body: bytes) -> Vectors:
     """The vectors in the order of their texts, whether they came as floats or as base64."""
-    try:
-        answer = _decoder.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer to an embedding call is malformed: {error}") from error
+    answer = read_json(_decoder.decode, body, "the answer to an embedding call is malformed")
     if answer.error:
         raise map_inline_error(answer.error)
     if answer.data is None:
@@ -80,3 +77,10 @@ def _vector(value: tuple[float, ...] | str) -> tuple[float, ...]:
         return struct.unpack(f"<{len(data) // 4}f", data)
     except (ValueError, struct.error) as error:
         raise MalformedResponse(f"a vector is not base64 of 32-bit floats: {error}") from error
+
+
+EMBEDDINGS = EmbeddingDialect(
+    lambda model, texts, request, options: encode(model, texts, request),
+    lambda body, model, headers: decode(body),
+    lambda model: BATCH_LIMIT,
+)

@@ -8,6 +8,8 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
+from penstock.providers.dialect import ModelListDialect, WireCall
+from penstock.providers.json_body import read_json
 from penstock.providers.openai_wire.errors import map_inline_error
 
 
@@ -30,10 +32,7 @@ def decode(body: bytes) -> list[ModelInfo]:
 
     Only `id` matters; the other fields are kept when they have the right type.
     """
-    try:
-        page = _decoder.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the list of models is malformed: {error}") from error
+    page = read_json(_decoder.decode, body, "the list of models is malformed")
     if isinstance(page, _Page):
         if page.error:
             raise map_inline_error(page.error)
@@ -49,3 +48,6 @@ def decode(body: bytes) -> list[ModelInfo]:
         for model in page
         if model.id
     ]
+
+
+LISTING = ModelListDialect(lambda url, options: WireCall("/models", method="GET"), decode)
