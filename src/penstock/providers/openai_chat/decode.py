@@ -109,6 +109,7 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
             read = _decode_event if settled else _decode_answer
         else:
             return
+        # Only `[DONE]` leaves the loop before its end.
         self._end(events)
 
     @property
