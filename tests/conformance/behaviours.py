@@ -83,6 +83,13 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             requests.system_prompt_live,
         ),
         Behaviour("multi-turn", "History", requests.multi_turn, requests.multi_turn_live),
+        Behaviour(
+            "prefill",
+            "The assistant's last turn is continued",
+            requests.prefill,
+            requests.prefill_live,
+            asking=requests.ask_with_prefill,
+        ),
         Behaviour("max-tokens", "Token limit", requests.max_tokens, requests.max_tokens_live),
         Behaviour(
             "temperature",

@@ -114,11 +114,17 @@ def _absent(reason: str, *behaviours: str) -> dict[str, NotApplicable]:
     return dict.fromkeys(behaviours, NotApplicable(reason))
 
 
+_ANSWERS_ANEW = NotApplicable(
+    "The API begins a new answer behind the assistant's turn, and continues none.",
+    refuses=("prefill",),
+)
+
 OPENAI_CHAT = wire_subject(
     "openai-chat",
     OpenAIChat(),
     models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gpt-6-luna"),
     unsupported={"temperature": 0.5},
+    not_applicable={"prefill": _ANSWERS_ANEW},
 )
 
 OLLAMA = wire_subject(
@@ -156,7 +162,10 @@ OLLAMA = wire_subject(
 GEMINI = wire_subject(
     "gemini",
     Gemini(),
-    models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gemini-2.0-flash"),
+    models={
+        **dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gemini-2.0-flash"),
+        "prefill": "gemini-2.5-flash",
+    },
     unsupported={"reasoning_level": "high"},
     not_applicable={
         "parallel-switch": NotApplicable(
@@ -203,6 +212,7 @@ OPENAI = wire_subject(
     models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gpt-6-luna"),
     unsupported={"temperature": 0.5},
     not_applicable={
+        "prefill": _ANSWERS_ANEW,
         **_absent("The API has no stop sequences.", "stop-sequence"),
         "audio": NotApplicable("A message of this API holds no sound.", refuses=("audio",)),
     },
@@ -216,6 +226,7 @@ BEDROCK = replace(
             "unsupported-refused": "global.anthropic.claude-opus-5-5",
             "unsupported-dropped": "global.anthropic.claude-opus-5-5",
             "reasoning-level": "global.anthropic.claude-sonnet-5",
+            "prefill": "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
         },
         unsupported={"temperature": 0.5},
         not_applicable={

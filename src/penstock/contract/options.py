@@ -88,7 +88,12 @@ class Capabilities(msgspec.Struct, frozen=True):
     parallel_tools_switch: bool = True
     output_schema: bool = True
     reasoning: bool = True
+    reasoning_off: bool = True
+    """Whether a model that thinks can be told not to (`reasoning_level="none"`)."""
+    min_reasoning_tokens: int | None = None
+    """What `max_tokens` must exceed for the model to think, where its thinking has a budget."""
     prefill: bool = False
+    """Whether the model goes on with an assistant's turn at the end."""
     embeddings: bool = False
     context_window: int | None = None
     max_output: int | None = None

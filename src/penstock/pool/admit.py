@@ -12,6 +12,7 @@ from penstock.contract.messages import Audio, Content, Image, Text, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 
+_LENIENT = "set ignore_invalid_options=True"
 _DROPPED: dict[str, Any] = {
     "system_prompt": None,
     "temperature": None,
@@ -30,30 +31,56 @@ def admit(
     """The request as this target can take it, and the options that had to be dropped for it.
 
     Raises UnsupportedOption naming all of them, unless the request says `ignore_invalid_options`.
-    Content that the model cannot take (pictures, sounds) is never dropped: it is the question.
+    Two are not dropped but brought down to what the model takes: `max_tokens` to its largest
+    answer, and `reasoning_level="none"` to the least that a model thinks which always does. Content
+    that the model cannot take (pictures, sounds, the beginning of its own answer) is never dropped:
+    it is the question.
     """
     request = _schema_in_prompt(request, able)
     content = _unsupported_content(request, able)
     options = _unsupported_options(request, able)
     if content or (options and not request.ignore_invalid_options):
         names = [*content, *options]
-        hint = (
-            "; choose another model"
-            if content
-            else "; leave it out, or set ignore_invalid_options=True"
-        )
+        hint = _content_remedy(content) if content else f"{_remedy(options)}, or {_LENIENT}"
+        said = ", ".join(_said(name, request, able) for name in names)
         raise UnsupportedOption(
-            f"{target} does not support {', '.join(names)}{hint}",
+            f"{target} does not support {said}; {hint}",
             options=names,
             provider=target.provider,
             model=target.model,
         )
     if not options:
         return request, ()
-    changes = {name: _DROPPED[name] for name in options}
+    changes = {name: _DROPPED[name] for name in options if name in _DROPPED}
     if "tools" in changes:
         changes |= {"tool_choice": None, "parallel_tools": None}
+    if "max_tokens" in options:
+        changes["max_tokens"] = able.max_output
+    if _thinks_anyway(request, able):
+        # The dialect says it in its own words: the least effort, or the smallest budget.
+        del changes["reasoning_level"]
     return msgspec.structs.replace(request, **changes), options
+
+
+def _said(name: str, request: SamplingRequest, able: Capabilities) -> str:
+    if name == "max_tokens":
+        return f"max_tokens above {able.max_output} ({request.max_tokens} asked for)"
+    if name == "reasoning_level" and _thinks_anyway(request, able):
+        return "reasoning_level 'none', as it always thinks"
+    if name == "reasoning_level" and able.reasoning:
+        return f"reasoning_level with max_tokens up to {able.min_reasoning_tokens}"
+    return name
+
+
+def _content_remedy(names: list[str]) -> str:
+    ends = "end with a user's turn, or " if "prefill" in names else ""
+    return f"{ends}choose another model"
+
+
+def _remedy(options: tuple[str, ...]) -> str:
+    if "max_tokens" not in options:
+        return "leave it out"
+    return "lower it" if len(options) == 1 else "lower max_tokens and leave the rest out"
 
 
 def _unsupported_options(request: SamplingRequest, able: Capabilities) -> tuple[str, ...]:
@@ -83,6 +110,14 @@ def _unsupported_options(request: SamplingRequest, able: Capabilities) -> tuple[
         ("parallel_tools", request.parallel_tools is not None and not able.parallel_tools_switch),
         ("output_schema", request.output_schema is not None and not able.output_schema),
         ("reasoning_level", _wants_reasoning(request) and not able.reasoning),
+        ("reasoning_level", _thinks_anyway(request, able)),
+        (
+            "reasoning_level",
+            able.min_reasoning_tokens is not None
+            and _wants_reasoning(request)
+            and request.max_tokens <= able.min_reasoning_tokens,
+        ),
+        ("max_tokens", able.max_output is not None and request.max_tokens > able.max_output),
     )
     return tuple(dict.fromkeys(name for name, refused in checks if refused))
 
@@ -105,10 +140,16 @@ def _wants_reasoning(request: SamplingRequest) -> bool:
     return request.reasoning_level not in (None, "none")
 
 
+def _thinks_anyway(request: SamplingRequest, able: Capabilities) -> bool:
+    return request.reasoning_level == "none" and able.reasoning and not able.reasoning_off
+
+
 def _unsupported_content(request: SamplingRequest, able: Capabilities) -> list[str]:
-    if able.images and able.audio and able.image_urls:
-        return []
     found: dict[str, None] = {}
+    if not able.prefill and request.messages and request.messages[-1].role == "assistant":
+        found["prefill"] = None
+    if able.images and able.audio and able.image_urls:
+        return list(found)
     for message in request.messages:
         for part in message.content:
             _note_content(part, able, found)

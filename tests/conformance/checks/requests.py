@@ -25,6 +25,7 @@ WAV = b"RIFF\x28\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00" + bytes(24
 PICTURE: Image = image(PNG)
 LINKED: Image = image("https://example.com/cat.png")
 SOUND: Audio = audio(WAV)
+PREFILLED = (user("Count to three."), assistant("One, two,"))
 HISTORY = (user("My name is Ada."), assistant("Hello, Ada."), user("What is my name?"))
 
 
@@ -84,7 +85,11 @@ async def temperature_live(case: Case) -> None:
 
 
 async def reasoning_level(case: Case) -> None:
-    levels = ("none", "low", "med", "high")
+    levels = ["none", "low", "med", "high"]
+    if not case.engine.provider(case.provider).capabilities(case.model).reasoning_off:
+        # A model that always thinks: what it cannot do is refused, never quietly something else.
+        with pytest.raises(UnsupportedOption, match="always thinks"):
+            await case.ask(reasoning_level=levels.pop(0))
     case.play(*[OK] * len(levels))
     for level in levels:
         await case.ask(reasoning_level=level)
@@ -93,6 +98,22 @@ async def reasoning_level(case: Case) -> None:
 
 async def ask_with_reasoning(case: Case) -> None:
     await case.ask(reasoning_level="high")
+
+
+async def prefill(case: Case) -> None:
+    """The assistant's turn at the end is sent as the last one, for the model to go on with."""
+    case.play(OK)
+    await ask_with_prefill(case)
+    assert case.seen.messages == PREFILLED
+
+
+async def prefill_live(case: Case) -> None:
+    begun = await case.ask([user("Count: one, two"), assistant("one, two, three, four,")])
+    assert begun.text
+
+
+async def ask_with_prefill(case: Case) -> None:
+    await case.ask(PREFILLED)
 
 
 async def structured(case: Case) -> None:

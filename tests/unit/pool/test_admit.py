@@ -66,6 +66,68 @@ def test_an_option_that_the_model_lacks_is_refused_or_dropped(
     assert fitted == msgspec.structs.replace(LENIENT, **emptied)
 
 
+def test_a_limit_above_the_models_own_is_refused_or_lowered_to_it() -> None:
+    asked = msgspec.structs.replace(FULL, max_tokens=5000)
+    able = Capabilities(max_output=4096)
+    with pytest.raises(UnsupportedOption) as caught:
+        admit(asked, able, TARGET)
+    assert caught.value.options == ("max_tokens",)
+    assert str(caught.value) == (
+        "groq/llama does not support max_tokens above 4096 (5000 asked for); "
+        "lower it, or set ignore_invalid_options=True"
+    )
+    lenient = msgspec.structs.replace(asked, ignore_invalid_options=True)
+    fitted, dropped = admit(lenient, able, TARGET)
+    assert dropped == ("max_tokens",)
+    assert fitted == msgspec.structs.replace(lenient, max_tokens=4096)
+    assert admit(asked, Capabilities(max_output=5000), TARGET) == (asked, ())
+
+
+def test_a_remedy_is_given_for_every_option_at_once() -> None:
+    asked = msgspec.structs.replace(FULL, max_tokens=5000)
+    with pytest.raises(UnsupportedOption, match="lower max_tokens and leave the rest out"):
+        admit(asked, Capabilities(max_output=4096, temperature=False), TARGET)
+
+
+def test_a_model_that_always_thinks_is_not_told_to_stop() -> None:
+    asked = msgspec.structs.replace(FULL, reasoning_level="none")
+    able = Capabilities(reasoning_off=False)
+    with pytest.raises(UnsupportedOption) as caught:
+        admit(asked, able, TARGET)
+    assert caught.value.options == ("reasoning_level",)
+    assert str(caught.value).startswith(
+        "groq/llama does not support reasoning_level 'none', as it always thinks; leave it out"
+    )
+    # The dialects say "none" to such a model as the least that it takes.
+    lenient = msgspec.structs.replace(asked, ignore_invalid_options=True)
+    assert admit(lenient, able, TARGET) == (lenient, ("reasoning_level",))
+    assert admit(FULL, able, TARGET) == (FULL, ())
+
+
+def test_thinking_with_a_budget_needs_room_for_it() -> None:
+    able = Capabilities(min_reasoning_tokens=1024)
+    asked = msgspec.structs.replace(FULL, max_tokens=1024)
+    with pytest.raises(UnsupportedOption, match="reasoning_level with max_tokens up to 1024"):
+        admit(asked, able, TARGET)
+    lenient = msgspec.structs.replace(asked, ignore_invalid_options=True)
+    fitted, dropped = admit(lenient, able, TARGET)
+    assert (fitted.reasoning_level, dropped) == (None, ("reasoning_level",))
+    for fits in ({"max_tokens": 1025}, {"reasoning_level": "none"}, {"reasoning_level": None}):
+        passing = msgspec.structs.replace(asked, **fits)
+        assert admit(passing, able, TARGET) == (passing, ())
+
+
+def test_the_beginning_of_an_answer_is_content_and_never_dropped() -> None:
+    asked = msgspec.structs.replace(LENIENT, messages=(user("Count."), assistant("One,")))
+    assert admit(asked, Capabilities(prefill=True), TARGET) == (asked, ())
+    with pytest.raises(UnsupportedOption) as caught:
+        admit(asked, Capabilities(), TARGET)
+    assert caught.value.options == ("prefill",)
+    assert str(caught.value) == (
+        "groq/llama does not support prefill; end with a user's turn, or choose another model"
+    )
+
+
 def test_a_request_that_fits_is_handed_on_as_it_is() -> None:
     able = Capabilities(max_temperature=0.5, max_stop_sequences=2)
     fitted, dropped = admit(FULL, able, TARGET)

@@ -1,8 +1,8 @@
 """What single models do differently on this wire, as data.
 
 Profile options that the encoder reads: `thinking` ("adaptive" with an effort, or "budget" of
-tokens), `thinking_off` (the `thinking.type` that switches it off; None where nothing does) and
-`thinking_display` (sent where the model would hide its thinking otherwise).
+tokens), `thinking_off` (the `thinking.type` that switches it off) and `thinking_display` (sent
+where the model would hide its thinking otherwise).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from penstock.contract.options import Capabilities
 from penstock.providers.profiles import Catalogue, Rule
 
+LEAST_BUDGET = 1024
+"""The fewest tokens that a budget of thinking may have."""
 _UNTHINKING = ("claude-3-haiku*", "claude-3-opus*", "claude-3-sonnet*", "claude-3-5-*")
 _OPUS_4 = ("claude-opus-4-0*", "claude-opus-4-1*", "claude-opus-4-2025*")
 _SONNET_4 = ("claude-3-7-*", "claude-sonnet-4-0*", "claude-sonnet-4-2025*")
@@ -32,8 +34,7 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(
         models=_ALWAYS_THINKING,
-        capabilities={"tool_choice": False},
-        options={"thinking_off": None},
+        capabilities={"tool_choice": False, "reasoning_off": False},
     ),
     Rule(
         models=("claude-sonnet-5-5*",),
@@ -49,7 +50,12 @@ _RULES: tuple[Rule, ...] = (
     Rule(models=("claude-sonnet-4-6*",), capabilities={"max_output": 64_000}),
     Rule(
         models=_BEFORE_4_6,
-        capabilities={"prefill": True, "context_window": 200_000, "max_output": 64_000},
+        capabilities={
+            "prefill": True,
+            "context_window": 200_000,
+            "max_output": 64_000,
+            "min_reasoning_tokens": LEAST_BUDGET,
+        },
         options={"thinking": "budget"},
     ),
     Rule(models=_OPUS_4, capabilities={"max_output": 32_000}),

@@ -8,8 +8,9 @@ What the wire cannot say, or says in its own way, is decided here, once:
 - Thinking goes back with its signature, unchanged; thinking without one is left out, for the API
   takes only its own.
 - `reasoning_level` is an effort for models that adapt their thinking, and a budget of tokens for
-  the older ones, within `max_tokens`.
-- An assistant's turn at the end is a prefill, which is refused for models that take none.
+  the older ones, within `max_tokens`; where that leaves no room for the least, they do not think.
+  "none" is the least effort for models that always think.
+- An assistant's turn at the end is a prefill.
 - Of the request's metadata, only `user` and `cache` have a place on this wire.
 
 Profile options: `api_version`, and those of the catalogue.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from penstock.contract.errors import InvalidRequest, Problem, UnsupportedOption
+from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
     Content,
@@ -33,7 +34,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import ToolChoice, ToolDefinition
-from penstock.providers.anthropic.resume import is_resumed
+from penstock.providers.anthropic.catalogue import LEAST_BUDGET
 from penstock.providers.anthropic.schema import adapt
 from penstock.providers.dialect import Options, WireCall
 from penstock.providers.json_body import unwritable, write_json
@@ -42,9 +43,8 @@ from penstock.providers.profiles import ModelProfile
 PATH = "/v1/messages"
 API_VERSION = "2023-06-01"
 
-_EFFORTS: Mapping[str, str] = {"low": "low", "med": "medium", "high": "high"}
+_EFFORTS: Mapping[str, str] = {"none": "low", "low": "low", "med": "medium", "high": "high"}
 _BUDGETS: Mapping[str, int] = {"low": 1024, "med": 4096, "high": 16384}
-_LEAST_BUDGET = 1024
 _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none", "tool": "tool"}
 _CACHE = {"type": "ephemeral"}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
@@ -74,7 +74,7 @@ def version_header(options: Options) -> dict[str, str]:
 def prompt_body(model: str, request: SamplingRequest, profile: ModelProfile) -> JSONObject:
     """What is counted as input: everything but the limits of the answer."""
     try:
-        body: JSONObject = {"model": model, "messages": _messages(model, request, profile)}
+        body: JSONObject = {"model": model, "messages": _messages(request)}
         _add_system(body, request)
         if request.tools:
             # The wire refuses a choice when there is no tool.
@@ -83,7 +83,7 @@ def prompt_body(model: str, request: SamplingRequest, profile: ModelProfile) -> 
             if choice is not None:
                 body["tool_choice"] = choice
         output: JSONObject = {}
-        _add_thinking(body, output, model, request, profile)
+        _add_thinking(body, output, request, profile)
         if request.output_schema is not None:
             schema = adapt(request.output_schema.schema)
             output["format"] = {"type": "json_schema", "schema": schema}
@@ -106,28 +106,19 @@ def _add_system(body: JSONObject, request: SamplingRequest) -> None:
 
 
 def _add_thinking(
-    body: JSONObject,
-    output: JSONObject,
-    model: str,
-    request: SamplingRequest,
-    profile: ModelProfile,
+    body: JSONObject, output: JSONObject, request: SamplingRequest, profile: ModelProfile
 ) -> None:
     level, options = request.reasoning_level, profile.options
     # A model that cannot think satisfies "none" by itself.
     if level is None or not profile.capabilities.reasoning:
         return
-    if level == "none":
-        off = options.get("thinking_off", "disabled")
-        if off is None:
-            raise _unsupported(model, "reasoning_level", "it always thinks; ask for low")
-        body["thinking"] = {"type": off}
+    if level == "none" and profile.capabilities.reasoning_off:
+        body["thinking"] = {"type": options.get("thinking_off", "disabled")}
         return
     if options.get("thinking") == "budget":
         budget = min(_BUDGETS[level], request.max_tokens - 1)
-        if budget < _LEAST_BUDGET:
-            problem = f"must be above {_LEAST_BUDGET} for {model} to think, which counts too"
-            raise InvalidRequest.of([Problem("max_tokens", problem)])
-        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if budget >= LEAST_BUDGET:
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         return
     body["thinking"] = {"type": "adaptive"}
     if display := options.get("thinking_display"):
@@ -135,19 +126,7 @@ def _add_thinking(
     output["effort"] = _EFFORTS[level]
 
 
-def _unsupported(model: str, option: str, reason: str) -> UnsupportedOption:
-    # Who the provider is, only the caller knows, and fills in.
-    error = UnsupportedOption(
-        f"{model} does not support this {option}: {reason}",
-        options=[option],
-        provider="",
-        model=model,
-    )
-    error.problems = (Problem(option, reason),)
-    return error
-
-
-def _messages(model: str, request: SamplingRequest, profile: ModelProfile) -> list[JSONObject]:
+def _messages(request: SamplingRequest) -> list[JSONObject]:
     wire: list[JSONObject] = []
     for number, message in enumerate(request.messages):
         if message.role == "system":
@@ -163,14 +142,6 @@ def _messages(model: str, request: SamplingRequest, profile: ModelProfile) -> li
         ]
         if parts:
             wire.append({"role": message.role, "content": parts})
-    last = request.messages[-1] if request.messages else None
-    if (
-        last is not None
-        and last.role == "assistant"
-        and not profile.capabilities.prefill
-        and not is_resumed(last)
-    ):
-        raise _unsupported(model, "prefill", "the last turn must be the user's")
     return wire
 
 

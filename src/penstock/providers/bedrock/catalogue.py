@@ -5,7 +5,6 @@ A name is matched anywhere in the id, because inference profiles put a region be
 
 - `reasoning`: how a level is said; see `reasoning.py`. Converse's own `outputConfig.effort` where
   nothing else is known.
-- `always_thinks`: thinking cannot be switched off; "none" asks for the least effort instead.
 - `cache_points`: where a cache point may stand; nowhere in models that are not known to take one.
 """
 
@@ -16,6 +15,8 @@ from typing import Any
 from penstock.contract.options import Capabilities
 from penstock.providers.profiles import Catalogue, Rule
 
+LEAST_BUDGET = 1024
+"""The fewest tokens that a budget of thinking may have."""
 _CLAUDE = "*anthropic.claude-"
 _CLAUDE_3 = (f"{_CLAUDE}3-haiku*", f"{_CLAUDE}3-sonnet*", f"{_CLAUDE}3-opus*")
 _CLAUDE_3_5 = (f"{_CLAUDE}3-5-*",)
@@ -44,8 +45,8 @@ _RULES: tuple[Rule, ...] = (
         options={"reasoning": "adaptive", "cache_points": ("system", "tools", "messages")},
     ),
     Rule(
-        models=(f"{_CLAUDE}opus-5-5*", f"{_CLAUDE}fable-5*"),
-        options={"always_thinks": True},
+        models=(f"{_CLAUDE}opus-5-5*", f"{_CLAUDE}fable-5*", f"{_CLAUDE}mythos-5*"),
+        capabilities={"reasoning_off": False},
     ),
     Rule(models=_CLAUDE_4_6, capabilities={"temperature": True}),
     Rule(models=(f"{_CLAUDE}sonnet-4-6*",), capabilities={"max_output": 64_000}),
@@ -56,6 +57,7 @@ _RULES: tuple[Rule, ...] = (
             "prefill": True,
             "context_window": 200_000,
             "max_output": 64_000,
+            "min_reasoning_tokens": LEAST_BUDGET,
         },
         options={"reasoning": "budget"},
     ),
@@ -80,7 +82,10 @@ _RULES: tuple[Rule, ...] = (
         # A cache point among Nova's tools is refused.
         options={"cache_points": ("system", "messages")},
     ),
-    Rule(models=_NOVA_1, capabilities={"reasoning": False, "embeddings": False}),
+    Rule(
+        models=_NOVA_1,
+        capabilities={"reasoning": False, "prefill": True, "embeddings": False},
+    ),
     Rule(
         models=("*amazon.nova-micro-*",),
         capabilities={"images": False, "context_window": 128_000},
@@ -97,7 +102,7 @@ _RULES: tuple[Rule, ...] = (
     # Others.
     Rule(
         models=("*openai.gpt-oss-*",),
-        capabilities={**_TEXT_ONLY, "context_window": 128_000},
+        capabilities={**_TEXT_ONLY, "reasoning_off": False, "context_window": 128_000},
         options={"reasoning": "reasoning_effort"},
     ),
     Rule(models=("*deepseek.*",), capabilities={**_NO_CONTROL, "images": False}),

@@ -9,7 +9,7 @@
 | `reasoning_effort` | gpt-oss | `reasoning_effort` | its lowest: it always thinks |
 
 What is not a field of Converse goes into `additionalModelRequestFields`. Claude models that always
-think (`always_thinks`) take neither kind of `thinking`: "none" asks for the least effort.
+think (no `reasoning_off`) take neither kind of `thinking`: "none" asks for the least effort.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import JSONObject
+from penstock.providers.bedrock.catalogue import LEAST_BUDGET
 from penstock.providers.profiles import ModelProfile
 
 _EFFORTS: Mapping[str, str] = {"none": "low", "low": "low", "med": "medium", "high": "high"}
 _BUDGETS: Mapping[str, int] = {"low": 1024, "med": 4096, "high": 16_384}
-_LEAST_BUDGET = 1024
 
 
 def reasoning(request: SamplingRequest, profile: ModelProfile) -> tuple[str | None, JSONObject]:
@@ -32,7 +32,7 @@ def reasoning(request: SamplingRequest, profile: ModelProfile) -> tuple[str | No
     if level is None or not profile.capabilities.reasoning:
         return None, {}
     say = _WAYS[profile.options.get("reasoning", "effort")]
-    return say(level, request.max_tokens, bool(profile.options.get("always_thinks")))
+    return say(level, request.max_tokens, not profile.capabilities.reasoning_off)
 
 
 def _effort(level: str, room: int, always: bool) -> tuple[str | None, JSONObject]:
@@ -50,9 +50,9 @@ def _adaptive(level: str, room: int, always: bool) -> tuple[str | None, JSONObje
 def _budget(level: str, room: int, always: bool) -> tuple[str | None, JSONObject]:
     # The budget is a part of max_tokens and must leave some for the answer; where there is no room
     # even for the least, the model does not think.
-    if level == "none" or room <= _LEAST_BUDGET:
+    if level == "none" or room <= LEAST_BUDGET:
         return None, {}
-    budget = max(_LEAST_BUDGET, min(_BUDGETS[level], room // 2))
+    budget = max(LEAST_BUDGET, min(_BUDGETS[level], room // 2))
     return None, {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 

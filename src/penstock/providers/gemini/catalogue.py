@@ -41,13 +41,23 @@ _RULES: tuple[Rule, ...] = (
         capabilities={"reasoning": False, "image_urls": False, "max_output": 8_192},
     ),
     Rule(models=_named("gemini-2.5*"), options={"thinking_budgets": _BUDGETS}),
-    Rule(models=_named("gemini-2.5-pro*"), options={"thinking_budgets": _PRO_BUDGETS}),
+    Rule(
+        models=_named("gemini-2.5-pro*"),
+        capabilities={"reasoning_off": False},
+        options={"thinking_budgets": _PRO_BUDGETS},
+    ),
+    # Later ones refuse a request that ends with a turn of the model.
+    Rule(
+        models=_named("gemini-2.*", "gemini-3-*", "gemini-3.1-*"),
+        capabilities={"prefill": True},
+    ),
     Rule(
         models=_named("gemini-3*", "gemini-4*"),
         options={"signed_calls": True, "result_media": True},
     ),
     Rule(
         models=_named("gemini-3*-pro*"),
+        capabilities={"reasoning_off": False},
         options={"thinking_levels": _ALWAYS_THINKS},
     ),
     Rule(models=_named("gemma-*"), capabilities={"audio": False, "embeddings": False}),

@@ -11,7 +11,11 @@ from penstock.providers.profiles import Catalogue, Rule
 
 _RULES: tuple[Rule, ...] = (
     # The server takes a level from this family only; every other model thinks or does not.
-    Rule(models=("gpt-oss*", "*/gpt-oss*"), options={"think_levels": True}),
+    Rule(
+        models=("gpt-oss*", "*/gpt-oss*"),
+        capabilities={"reasoning_off": False},
+        options={"think_levels": True},
+    ),
 )
 
 CATALOGUE = Catalogue(

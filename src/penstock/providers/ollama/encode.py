@@ -39,7 +39,7 @@ from penstock.providers.profiles import ModelProfile
 
 PATH = "/api/chat"
 
-_LEVELS: Mapping[str, str] = {"low": "low", "med": "medium", "high": "high"}
+_LEVELS: Mapping[str, str] = {"none": "low", "low": "low", "med": "medium", "high": "high"}
 
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:
@@ -64,8 +64,8 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
     if request.output_schema is not None:
         body["format"] = schema.for_answer(request.output_schema.schema)
     if (level := request.reasoning_level) is not None:
-        levels = profile.options.get("think_levels") and level != "none"
-        body["think"] = _LEVELS[level] if levels else level != "none"
+        off = level == "none" and profile.capabilities.reasoning_off
+        body["think"] = _LEVELS[level] if profile.options.get("think_levels") else not off
     return WireCall(PATH, write_json(body))
 
 

@@ -23,6 +23,9 @@ _RULES: tuple[Rule, ...] = (
         options={"max_tokens_field": "max_completion_tokens"},
     ),
     Rule(models=(*_O_SERIES, *_GPT_5, "gpt-6*"), capabilities={"temperature": False}),
+    Rule(models=(*_O_SERIES, *_GPT_5), capabilities={"reasoning_off": False}),
+    Rule(models=_GPT_5, options={"least_effort": "minimal"}),
+    Rule(models=("gpt-5-pro*",), options={"least_effort": "high"}),
     Rule(
         models=("gpt-5-chat*",),
         capabilities={"temperature": True, "reasoning": False},
@@ -33,6 +36,11 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(models=("gpt-6*",), capabilities={"context_window": 1_050_000}),
     Rule(models=("*audio*",), capabilities={"audio": True}),
+    # Its open model, at whoever serves it.
+    Rule(models=("gpt-oss*", "*/gpt-oss*"), capabilities={"reasoning_off": False}),
+    # Servers that go on with the assistant's last message.
+    Rule(kind="llamacpp", capabilities={"prefill": True}),
+    Rule(kind="groq", capabilities={"prefill": True}),
     # Providers that refuse fields, or want some back.
     Rule(kind="mistral", options={"include_usage": False, "user_field": None}),
     Rule(kind="deepseek", options={"replay_reasoning": "reasoning_content"}),

@@ -9,8 +9,9 @@ What the wire cannot say is decided here, once:
   of the assistant's message that takes it back (DeepSeek and Moonshot: `reasoning_content`).
 - Of the request's metadata, only `user` has a place on this wire.
 
-Profile options: `system_role`, `max_tokens_field`, `reasoning_field`, `replay_reasoning`,
-`include_usage` (whether the server takes `stream_options`) and `user_field` (None to leave it out).
+Profile options: `system_role`, `max_tokens_field`, `reasoning_field`, `least_effort` (what "none"
+becomes for models that always think), `replay_reasoning`, `include_usage` (whether the server takes
+`stream_options`) and `user_field` (None to leave it out).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
     level = request.reasoning_level
     # A model that cannot think satisfies "none" by itself, and may refuse the field.
     if level is not None and (level != "none" or profile.capabilities.reasoning):
-        body[options.get("reasoning_field", "reasoning_effort")] = _EFFORTS[level]
+        body[options.get("reasoning_field", "reasoning_effort")] = _effort(level, profile)
     user = request.metadata.get("user")
     if isinstance(user, str) and (field := options.get("user_field", "user")):
         body[field] = user
@@ -82,6 +83,12 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         if options.get("include_usage", True):
             body["stream_options"] = {"include_usage": True}
     return WireCall(PATH, write_json(body))
+
+
+def _effort(level: str, profile: ModelProfile) -> str:
+    if level == "none" and not profile.capabilities.reasoning_off:
+        return profile.options.get("least_effort", "low")
+    return _EFFORTS[level]
 
 
 def _messages(request: SamplingRequest, options: Mapping[str, Any]) -> list[JSONObject]:

@@ -18,6 +18,7 @@ _RULES: tuple[Rule, ...] = (
     Rule(models=(*_BEFORE_REASONING, *_REASONING), capabilities={"embeddings": False}),
     Rule(models=_BEFORE_REASONING, capabilities={"reasoning": False}),
     Rule(models=(*_O_SERIES, *_GPT_5, "gpt-6*"), capabilities={"temperature": False}),
+    Rule(models=(*_O_SERIES, *_GPT_5), capabilities={"reasoning_off": False}),
     Rule(models=_O_SERIES, options={"least_effort": "low"}),
     Rule(models=_GPT_5, options={"least_effort": "minimal"}),
     Rule(models=("gpt-5-pro*",), options={"least_effort": "high"}),

@@ -20,10 +20,10 @@ OLD = {"temperature": True, "prefill": True, "context_window": 200_000, "max_out
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("claude-opus-5-5", {**NEW, "tool_choice": False}),
-        ("claude-fable-5-2", {**NEW, "tool_choice": False}),
-        ("claude-mythos-5", {**NEW, "tool_choice": False}),
-        ("claude-sonnet-5-5", {**NEW, "tool_choice": False}),
+        ("claude-opus-5-5", {**NEW, "tool_choice": False, "reasoning_off": False}),
+        ("claude-fable-5-2", {**NEW, "tool_choice": False, "reasoning_off": False}),
+        ("claude-mythos-5", {**NEW, "tool_choice": False, "reasoning_off": False}),
+        ("claude-sonnet-5-5", {**NEW, "tool_choice": False, "reasoning_off": True}),
         ("claude-haiku-5-5", {**NEW, "tool_choice": True}),
         ("claude-sonnet-5", {**NEW, "tool_choice": True}),
         ("claude-opus-5", NEW),
@@ -32,7 +32,7 @@ OLD = {"temperature": True, "prefill": True, "context_window": 200_000, "max_out
         ("claude-of-tomorrow", NEW),
         ("claude-opus-4-6", {**NEW, "temperature": True}),
         ("claude-sonnet-4-6", {**NEW, "temperature": True, "max_output": 64_000}),
-        ("claude-haiku-4-5-20251001", OLD),
+        ("claude-haiku-4-5-20251001", {**OLD, "min_reasoning_tokens": 1024}),
         ("claude-sonnet-4-5", {**OLD, "output_schema": True}),
         ("claude-opus-4-1-20250805", {**OLD, "max_output": 32_000, "output_schema": True}),
         ("claude-opus-4-20250514", {**OLD, "max_output": 32_000, "output_schema": False}),
@@ -52,8 +52,8 @@ def test_what_models_take(model: str, expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("claude-opus-5-5", {"thinking_off": None, "thinking_display": "summarized"}),
-        ("claude-fable-5", {"thinking_off": None, "thinking_display": "summarized"}),
+        ("claude-opus-5-5", {"thinking_display": "summarized"}),
+        ("claude-fable-5", {"thinking_display": "summarized"}),
         ("claude-sonnet-5-5", {"thinking_off": "between_tools", "thinking_display": "summarized"}),
         ("claude-haiku-5-5", {"thinking_display": "summarized"}),
         ("claude-sonnet-4-6", {"thinking_display": None}),

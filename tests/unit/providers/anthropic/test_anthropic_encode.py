@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.errors import InvalidRequest, UnsupportedOption
+from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
     Audio,
@@ -270,27 +270,22 @@ def test_parts_in_the_wrong_place_are_refused_with_their_path(message: Message, 
     assert [problem.path for problem in caught.value.problems] == [path]
 
 
-def test_a_prefill_is_refused_by_models_that_take_none() -> None:
+def test_a_prefill_is_the_last_turn() -> None:
     turns = (user("Hi"), assistant("Well"))
     assert body_of(*turns)["messages"][-1] == {"role": "assistant", "content": "Well"}
-    assert body_of(*turns, model="claude-haiku-4-5")["messages"][-1]["role"] == "assistant"
-    with pytest.raises(UnsupportedOption) as caught:
-        call_of(*turns, model="claude-opus-4-6")
-    error = caught.value.located(provider="mine")
-    assert (caught.value.options, error.provider) == (("prefill",), "mine")
 
 
-def test_models_that_always_think_refuse_not_to() -> None:
-    with pytest.raises(UnsupportedOption, match="always thinks") as caught:
-        call_of(model="claude-opus-5-5", reasoning_level="none")
-    assert caught.value.options == ("reasoning_level",)
+def test_models_that_always_think_are_asked_to_think_least() -> None:
+    body = body_of(model="claude-opus-5-5", reasoning_level="none")
+    assert body["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert body["output_config"] == {"effort": "low"}
 
 
 def test_a_budget_needs_room() -> None:
     body = body_of(model="claude-haiku-4-5", reasoning_level="high", max_tokens=1025)
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 1024}
-    with pytest.raises(InvalidRequest, match="max_tokens: must be above 1024"):
-        call_of(model="claude-haiku-4-5", reasoning_level="low", max_tokens=1024)
+    body = body_of(model="claude-haiku-4-5", reasoning_level="low", max_tokens=1024)
+    assert "thinking" not in body
 
 
 def test_what_has_no_json_form_is_refused() -> None:

@@ -108,6 +108,11 @@ def test_errors_under_a_good_status() -> None:
         ),
         ("models/gemini-2.5-pro", {"context_window": 1_048_576, "embeddings": False}),
         ("gemini-2.0-flash", {"reasoning": False, "image_urls": False, "max_output": 8_192}),
+        ("gemini-2.5-pro", {"reasoning_off": False, "prefill": True}),
+        ("gemini-2.5-flash", {"reasoning_off": True, "prefill": True}),
+        ("gemini-3.1-pro-preview", {"reasoning_off": False, "prefill": True}),
+        ("gemini-3.8-flash", {"reasoning_off": True, "prefill": False}),
+        ("gemini-4-argon", {"prefill": False, "max_output": 65_536}),
         ("gemma-3-27b-it", {"system_prompt": False, "tools": False, "audio": False}),
         ("gemini-embedding-2", {"embeddings": True, "context_window": 8_192}),
         (

@@ -41,7 +41,11 @@ def test_the_field_for_max_tokens(model: str, field: str) -> None:
         ("gpt-6-luna", {"temperature": False, "reasoning": True, "context_window": 1_050_000}),
         ("gpt-5", {"temperature": False, "reasoning": True}),
         ("gpt-5-mini", {"temperature": False, "reasoning": True}),
-        ("gpt-5.1", {"temperature": True, "reasoning": True}),
+        ("gpt-5.1", {"temperature": True, "reasoning": True, "reasoning_off": True}),
+        ("gpt-5-mini", {"reasoning_off": False, "prefill": False}),
+        ("o3-mini", {"reasoning_off": False}),
+        ("gpt-6-luna", {"reasoning_off": True}),
+        ("openai/gpt-oss-120b", {"reasoning_off": False}),
         ("gpt-5-chat-latest", {"temperature": True, "reasoning": False}),
         ("gpt-4o", {"temperature": True, "reasoning": False, "max_stop_sequences": 4}),
         ("gpt-4o", {"audio": False, "images": True, "embeddings": False}),
@@ -58,6 +62,11 @@ def test_the_field_for_max_tokens(model: str, field: str) -> None:
 def test_what_openais_own_models_take(model: str, expected: dict[str, Any]) -> None:
     capabilities = profile_of(model).capabilities
     assert {name: getattr(capabilities, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(("kind", "able"), [("llamacpp", True), ("groq", True), ("vllm", False)])
+def test_servers_that_continue_the_last_message(kind: str, able: bool) -> None:
+    assert profile_of("qwen3", kind).capabilities.prefill is able
 
 
 def test_an_unknown_model_may_do_everything() -> None:

@@ -376,3 +376,11 @@ def test_every_request_becomes_valid_json(request: SamplingRequest, stream: bool
     ]
     assert roles.count("tool") == len(tool_results)
     assert roles.count("assistant") == sum(m.role == "assistant" for m in request.messages)
+
+
+def test_a_model_that_always_thinks_thinks_least() -> None:
+    always = Capabilities(reasoning_off=False)
+    body = body_of(capabilities=always, reasoning_level="none")
+    assert body["reasoning_effort"] == "low"
+    body = body_of(capabilities=always, options={"least_effort": "minimal"}, reasoning_level="none")
+    assert body["reasoning_effort"] == "minimal"

@@ -47,7 +47,9 @@ def test_what_models_take(model: str, expected: dict[str, Any]) -> None:
     ],
 )
 def test_the_least_a_model_can_think(model: str, effort: str | None) -> None:
-    assert profile_of(model).options.get("least_effort") == effort
+    profile = profile_of(model)
+    assert profile.options.get("least_effort") == effort
+    assert profile.capabilities.reasoning_off is (effort is None)
 
 
 def test_every_rule_names_real_capabilities() -> None:
