@@ -15,6 +15,7 @@ from tests.conformance.checks import (
     errors,
     faults,
     generators,
+    replay,
     requests,
     services,
     tools,
@@ -89,6 +90,12 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             requests.prefill,
             requests.prefill_live,
             asking=requests.ask_with_prefill,
+        ),
+        Behaviour(
+            "foreign-reasoning",
+            "What another provider has signed is not sent",
+            replay.foreign_reasoning,
+            replay.foreign_reasoning_live,
         ),
         Behaviour("max-tokens", "Token limit", requests.max_tokens, requests.max_tokens_live),
         Behaviour(

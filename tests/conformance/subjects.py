@@ -270,7 +270,7 @@ FAKE = Subject(
             *("no-terminal", "html-error", "html-page", "wrong-type", "not-json", "gzip"),
             *("timeout-headers", "timeout-first-token", "timeout-idle", "error-in-200"),
             *("unreachable", "health-down", "headers", "no-close", "too-large", "redirect"),
-            "timeout-pings",
+            *("timeout-pings", "foreign-reasoning"),
         ),
         **_absent("It wants no key.", "authentication"),
         **_absent("It counts every answer itself.", "usage-absent"),

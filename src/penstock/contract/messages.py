@@ -74,14 +74,16 @@ class ToolResult(Part, frozen=True, tag="tool_result"):
 
 
 class Reasoning(Part, frozen=True, tag="reasoning"):
-    """Thinking of the model. `signature` is opaque and goes back to the same provider unchanged.
+    """Thinking of the model. `signature` is opaque and goes back to its origin unchanged.
 
-    `redacted` marks thinking of which only the signature may be seen.
+    `redacted` marks thinking of which only the signature may be seen. `origin` says who signed it:
+    no other provider is sent the part. Parts that a caller makes need none, and are sent to all.
     """
 
     text: str = ""
     signature: str | None = None
     redacted: bool = False
+    origin: str | None = None
 
 
 Content: TypeAlias = Text | Image | Audio | ToolUse | ToolResult | Reasoning

@@ -28,6 +28,7 @@ from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
 from penstock.providers.dialect import Dialect, Options, Signer, StreamDecoder, WireCall
 from penstock.providers.http import HttpTransport, WireResponse
+from penstock.providers.origin import legible, origin_of, stamped
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
 from penstock.streaming.eventstream import AWSEventStreamDecoder
@@ -103,6 +104,8 @@ class WireProvider:
     async def generate(self, model: str, request: SamplingRequest) -> Reply:
         """The whole answer at once, however often the provider pauses."""
         profile = self._profile(model)
+        origin = origin_of(self._dialect.name, self.name, profile)
+        request = legible(request, origin)
         earlier: Reply | None = None
         with _Located(self.name, model):
             for _ in range(MAX_ROUNDS):
@@ -116,13 +119,15 @@ class WireProvider:
                 earlier = joined(earlier, reply)
                 follow = self._dialect.resume and self._dialect.resume(request, reply)
                 if not follow:
-                    return earlier
+                    return stamped(earlier, origin)
                 request = follow
         raise endless(provider=self.name, model=model)
 
     async def stream(self, model: str, request: SamplingRequest) -> ProviderStream:
         """The answer while it is made, a batch of events a network read."""
         profile = self._profile(model)
+        origin = origin_of(self._dialect.name, self.name, profile)
+        request = legible(request, origin)
         earlier: Reply | None = None
         delivered = False
         with _Located(self.name, model):
@@ -140,7 +145,7 @@ class WireProvider:
                                 if self._dialect.resume:
                                     follow = self._dialect.resume(request, last.reply)
                                 earlier = joined(earlier, last.reply)
-                                end = [] if follow else [Finished(earlier)]
+                                end = [] if follow else [Finished(stamped(earlier, origin))]
                                 events = [*events[:-1], *end]
                             if events:
                                 delivered = True
@@ -184,8 +189,10 @@ class WireProvider:
         count = self._dialect.count
         if count is None:
             return None
+        profile = self._profile(model)
+        request = legible(request, origin_of(self._dialect.name, self.name, profile))
         with _Located(self.name, model):
-            response = await self._request(count.encode(model, request, self._profile(model)))
+            response = await self._request(count.encode(model, request, profile))
             return count.decode(response.body)
 
     async def aclose(self) -> None:

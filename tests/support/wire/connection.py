@@ -27,6 +27,8 @@ class Exchange:
     """Set when the caller has closed the connection."""
     sent: int = 0
     """Bytes of the body that the network has taken."""
+    body: bytes = b""
+    """What was asked, to the byte."""
 
 
 @dataclass(eq=False)

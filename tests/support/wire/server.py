@@ -170,7 +170,7 @@ class WireServer:
     async def _answer(self, request: WireRequest, out: Writer) -> None:
         try:
             seen = self.dialect.read(request)
-            out.exchange = Exchange(seen, out.gone)
+            out.exchange = Exchange(seen, out.gone, body=request.body)
             self.exchanges.append(out.exchange)
             scenario = self._next(seen)
         except (AssertionError, ValueError, LookupError, TypeError) as error:

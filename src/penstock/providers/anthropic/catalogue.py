@@ -2,7 +2,8 @@
 
 Profile options that the encoder reads: `thinking` ("adaptive" with an effort, or "budget" of
 tokens), `thinking_off` (the `thinking.type` that switches it off) and `thinking_display` (sent
-where the model would hide its thinking otherwise).
+where the model would hide its thinking otherwise). `origin` names the family that reads its
+signatures on every account.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _RULES: tuple[Rule, ...] = (
             "context_window": 1_000_000,
             "max_output": 128_000,
         },
-        options={"thinking_display": "summarized"},
+        options={"thinking_display": "summarized", "origin": "anthropic-claude"},
     ),
     Rule(
         models=_ALWAYS_THINKING,

@@ -5,6 +5,7 @@ A name is matched anywhere in the id, because inference profiles put a region be
 
 - `reasoning`: how a level is said; see `reasoning.py`. Converse's own `outputConfig.effort` where
   nothing else is known.
+- `origin`: the family that reads its signatures, which another one behind this wire does not.
 - `cache_points`: where a cache point may stand; nowhere in models that are not known to take one.
 """
 
@@ -42,7 +43,11 @@ _RULES: tuple[Rule, ...] = (
             "context_window": 1_000_000,
             "max_output": 128_000,
         },
-        options={"reasoning": "adaptive", "cache_points": ("system", "tools", "messages")},
+        options={
+            "reasoning": "adaptive",
+            "origin": "bedrock-claude",
+            "cache_points": ("system", "tools", "messages"),
+        },
     ),
     Rule(
         models=(f"{_CLAUDE}opus-5-5*", f"{_CLAUDE}fable-5*", f"{_CLAUDE}mythos-5*"),
@@ -80,7 +85,7 @@ _RULES: tuple[Rule, ...] = (
         models=(*_NOVA_1, *_NOVA_2),
         capabilities={"audio": False, "output_schema": False, "max_stop_sequences": 4},
         # A cache point among Nova's tools is refused.
-        options={"cache_points": ("system", "messages")},
+        options={"origin": "bedrock-nova", "cache_points": ("system", "messages")},
     ),
     Rule(
         models=_NOVA_1,

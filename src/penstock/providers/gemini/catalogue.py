@@ -2,7 +2,8 @@
 
 Profile options: `thinking_levels` (the model takes a word) or `thinking_budgets` (it takes a number
 of tokens), each from our level to the model's; `signed_calls` (a call in the history needs a
-signature) and `result_media` (a function's result may hold pictures).
+signature), `result_media` (a function's result may hold pictures) and `origin` (the family that
+reads its signatures on every account).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _RULES: tuple[Rule, ...] = (
     Rule(
         models=_named("gemini-2.*", "gemini-3*", "gemini-4*", "gemini-flash*", "gemini-pro*"),
         capabilities={"context_window": 1_048_576, "embeddings": False},
+        options={"origin": "gemini"},
     ),
     Rule(
         models=_named("gemini-2.5*", "gemini-3*", "gemini-4*", "gemini-flash*", "gemini-pro*"),
