@@ -6,7 +6,14 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    field_serializer,
+)
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 TargetName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
@@ -71,6 +78,11 @@ class ProviderConfig(Section):
     profile: str | None = Field(
         default=None, description="`bedrock` only: the AWS profile; default: AWS_PROFILE."
     )
+
+    @field_serializer("headers")
+    def _without_values(self, headers: dict[str, str]) -> dict[str, str]:
+        # A key may stand here too, and a dump is written to logs.
+        return dict.fromkeys(headers, "**********")
 
     @property
     def options(self) -> dict[str, str | int]:

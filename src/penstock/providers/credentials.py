@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 
 class Secret:
@@ -22,6 +23,18 @@ class Secret:
     def __repr__(self) -> str:
         """Stars, whatever the key."""
         return "Secret('***')"
+
+    def __copy__(self) -> Secret:
+        """Itself: a copy would be one more place to look after."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        """Itself, also inside of settings that are copied."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refused: what is pickled is stored, or sent to another process, as it is."""
+        raise TypeError("a Secret cannot be pickled; pickle the name of its variable instead")
 
 
 def key_from_environment(variables: Sequence[str]) -> Secret | None:

@@ -26,8 +26,9 @@ from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import Dialect, Options, Signer, StreamDecoder, WireCall
+from penstock.providers.dialect import Dialect, Options, StreamDecoder, WireCall
 from penstock.providers.http import HttpTransport, WireResponse
+from penstock.providers.masking import mask_bytes, mask_error
 from penstock.providers.origin import legible, origin_of, stamped
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
@@ -60,6 +61,10 @@ _FRAMINGS: Mapping[str, tuple[type[FrameDecoder], str]] = {
 _HEAD_LIMIT = 64 * 1024
 
 
+_SIGNED_SECRETS = ("authorization", "x-amz-security-token")
+"""What a signed call carries that nobody else may have."""
+
+
 class WireProvider:
     """Speaks one dialect to one address with one key."""
 
@@ -87,11 +92,14 @@ class WireProvider:
         )
         self._framing, self._stream_type = _FRAMINGS[dialect.framing]
         self._sign = dialect.signer(key, self._options) if dialect.signer else None
-        self._headers = {
-            "content-type": "application/json",
+        given = {
             **(dialect.authorize(key.reveal()) if key and not self._sign else {}),
             **{name.lower(): value for name, value in (headers or {}).items()},
         }
+        self._headers = {"content-type": "application/json", **given}
+        # A key may stand in any header that was configured, so errors repeat none of them.
+        self._secrets = (*given.values(), *([key.reveal()] if key else []))
+        self._signed: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
         """Without headers, for they hold the key."""
@@ -107,7 +115,7 @@ class WireProvider:
         origin = origin_of(self._dialect.name, self.name, profile)
         request = legible(request, origin)
         earlier: Reply | None = None
-        with _Located(self.name, model):
+        with self._located(model):
             for _ in range(MAX_ROUNDS):
                 try:
                     call = self._dialect.encode(model, request, profile, False)
@@ -130,7 +138,7 @@ class WireProvider:
         request = legible(request, origin)
         earlier: Reply | None = None
         delivered = False
-        with _Located(self.name, model):
+        with self._located(model):
             for _ in range(MAX_ROUNDS):
                 follow: SamplingRequest | None = None
                 try:
@@ -174,13 +182,13 @@ class WireProvider:
                 provider=self.name,
                 model=model,
             )
-        with _Located(self.name, model):
+        with self._located(model):
             return await embed_in_batches(dialect, model, request, self._options, self._request)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The provider's model list."""
         listing = self._dialect.models
-        with _Located(self.name):
+        with self._located():
             response = await self._request(listing.call(self.url, self._options))
             return listing.decode(response.body)
 
@@ -191,12 +199,31 @@ class WireProvider:
             return None
         profile = self._profile(model)
         request = legible(request, origin_of(self._dialect.name, self.name, profile))
-        with _Located(self.name, model):
+        with self._located(model):
             response = await self._request(count.encode(model, request, profile))
             return count.decode(response.body)
 
     async def aclose(self) -> None:
         """The connections belong to the engine's transport; nothing else is open."""
+
+    def _located(self, model: str | None = None) -> _Located:
+        return _Located(self, model)
+
+    def sent_secrets(self) -> tuple[str, ...]:
+        """What this provider has sent and nobody may read: its key, its headers, its signature."""
+        signed = (self._signed.get(name, "") for name in _SIGNED_SECRETS)
+        return (*self._secrets, *filter(None, signed))
+
+    def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
+        return self._dialect.error(status, headers, mask_bytes(body, self.sent_secrets()))
+
+    async def _authorized(
+        self, call: WireCall, url: str, headers: dict[str, str]
+    ) -> dict[str, str]:
+        if self._sign is None:
+            return headers
+        self._signed = await self._sign(call, url, {**call.headers, **headers})
+        return {**headers, **self._signed}
 
     def _relaxed(
         self, request: SamplingRequest, error: InvalidRequest, earlier: Reply | None
@@ -212,20 +239,17 @@ class WireProvider:
 
     async def _request(self, call: WireCall) -> WireResponse:
         url = self._address(call)
-        headers = self._headers
-        if self._sign:
-            headers = await _signed(self._sign, call, url, headers)
+        headers = await self._authorized(call, url, self._headers)
         response = await self._transport.request(url, call, headers)
         if response.status != 200:
-            raise self._dialect.error(response.status, response.headers, response.body)
+            raise self._failed(response.status, response.headers, response.body)
         return response
 
     @contextlib.asynccontextmanager
     async def _open(self, call: WireCall) -> AsyncGenerator[StreamingResponse]:
         url = self._address(call)
-        headers = {**self._headers, "accept": self._stream_type, "accept-encoding": "identity"}
-        if self._sign:
-            headers = await _signed(self._sign, call, url, headers)
+        accepted = {"accept": self._stream_type, "accept-encoding": "identity"}
+        headers = await self._authorized(call, url, {**self._headers, **accepted})
         async with self._transport.open(url, call, headers) as response:
             await self._check_stream(response)
             yield response
@@ -234,7 +258,7 @@ class WireProvider:
         timeout = self._transport.settings.idle_timeout_s
         if response.status != 200:
             body = await response.body(timeout)
-            raise self._dialect.error(response.status, response.headers, body)
+            raise self._failed(response.status, response.headers, body)
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith(("application/json", "text/html")):
             # An error inside a 200, or a proxy's page: never a stream, whatever the status says.
@@ -292,19 +316,13 @@ class WireProvider:
         yield _last_events(frames, decoder, broken)
 
 
-async def _signed(
-    sign: Signer, call: WireCall, url: str, headers: dict[str, str]
-) -> dict[str, str]:
-    return {**headers, **await sign(call, url, {**call.headers, **headers})}
-
-
 class _Located:
-    """Errors that leave this block name the provider and the model."""
+    """Errors that leave this block name the provider and the model, and hold no secret."""
 
     # A class, because a generator in its place would cost every call several times as much.
     __slots__ = ("_model", "_provider")
 
-    def __init__(self, provider: str, model: str | None = None) -> None:
+    def __init__(self, provider: WireProvider, model: str | None) -> None:
         self._provider = provider
         self._model = model
 
@@ -313,7 +331,8 @@ class _Located:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PenstockError):
-            error.located(provider=self._provider, model=self._model)
+            mask_error(error, self._provider.sent_secrets())
+            error.located(provider=self._provider.name, model=self._model)
 
 
 def _is_json(body: bytes) -> bool:
