@@ -110,7 +110,15 @@ _RULES: tuple[Rule, ...] = (
         capabilities={**_TEXT_ONLY, "reasoning_off": False, "context_window": 128_000},
         options={"reasoning": "reasoning_effort"},
     ),
-    Rule(models=("*deepseek.*",), capabilities={**_NO_CONTROL, "images": False}),
+    Rule(
+        models=("*openai.gpt-5*", "*openai.gpt-6*"),
+        capabilities={"audio": False, "embeddings": False, "context_window": 1_000_000},
+    ),
+    Rule(models=("*openai.gpt-6*",), capabilities={"temperature": False}),
+    Rule(
+        models=("*deepseek.*",),
+        capabilities={**_NO_CONTROL, "images": False, "context_window": 128_000},
+    ),
     Rule(
         models=("*meta.llama*",),
         capabilities={**_NO_CONTROL, "tool_choice": False, "output_schema": False},

@@ -67,7 +67,11 @@ _RULES: tuple[Rule, ...] = (
         models=_named("gemma-3*"),
         capabilities={"reasoning": False, "system_prompt": False, "tools": False},
     ),
-    Rule(models=_named("gemma-4*"), options={"thinking_levels": _MINIMAL_OR_HIGH}),
+    Rule(
+        models=_named("gemma-4*"),
+        capabilities={"context_window": 262_144},
+        options={"thinking_levels": _MINIMAL_OR_HIGH},
+    ),
     Rule(
         models=_named("*embedding*"),
         capabilities={"context_window": 8_192, "max_output": None, "embeddings": True},

@@ -34,7 +34,17 @@ _RULES: tuple[Rule, ...] = (
         models=("o3", "o3-2*", "o4-mini", "o4-mini-*"),
         capabilities={"stop_sequences": False},
     ),
-    Rule(models=("gpt-6*",), capabilities={"context_window": 1_050_000}),
+    Rule(
+        models=("o1", "o1-2*", "o3", "o3-*", "o4-mini", "o4-mini-*"),
+        capabilities={"context_window": 200_000, "max_output": 100_000},
+    ),
+    Rule(models=("gpt-4o*",), capabilities={"context_window": 128_000, "max_output": 16_384}),
+    Rule(models=("gpt-4.1*",), capabilities={"context_window": 1_047_576, "max_output": 32_768}),
+    Rule(models=_GPT_5, capabilities={"context_window": 400_000, "max_output": 128_000}),
+    Rule(models=("gpt-5-chat*",), capabilities={"context_window": 128_000, "max_output": 16_384}),
+    Rule(models=("gpt-5-pro*",), capabilities={"max_output": 272_000}),
+    Rule(models=("gpt-5.1*", "gpt-5.2*"), capabilities={"context_window": 400_000}),
+    Rule(models=("gpt-5.6*", "gpt-6*"), capabilities={"context_window": 1_050_000}),
     Rule(models=("*audio*",), capabilities={"audio": True}),
     # Its open model, at whoever serves it.
     Rule(models=("gpt-oss*", "*/gpt-oss*"), capabilities={"reasoning_off": False}),

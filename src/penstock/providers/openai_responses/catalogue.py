@@ -29,15 +29,26 @@ _RULES: tuple[Rule, ...] = (
         capabilities={"temperature": True, "reasoning": False},
     ),
     # Windows.
+    Rule(models=("gpt-3.5*",), capabilities={"context_window": 16_385}),
+    Rule(models=("gpt-4-turbo*", "chatgpt-4o*"), capabilities={"context_window": 128_000}),
     Rule(models=("gpt-4o*",), capabilities={"context_window": 128_000, "max_output": 16_384}),
     Rule(models=("gpt-4.1*",), capabilities={"context_window": 1_047_576, "max_output": 32_768}),
     Rule(
-        models=("o1", "o1-2*", "o3", "o3-*", "o4-mini", "o4-mini-*"),
+        models=("o1", "o1-2*", "o1-pro*", "o3", "o3-*", "o4-mini", "o4-mini-*"),
         capabilities={"context_window": 200_000, "max_output": 100_000},
     ),
     Rule(models=_GPT_5, capabilities={"context_window": 400_000, "max_output": 128_000}),
     Rule(models=("gpt-5-chat*",), capabilities={"context_window": 128_000, "max_output": 16_384}),
     Rule(models=("gpt-5-pro*",), capabilities={"max_output": 272_000}),
+    Rule(
+        models=("gpt-5.1*", "gpt-5.2*", "gpt-5.3-codex*", "gpt-5.4-mini*", "gpt-5.4-nano*"),
+        capabilities={"context_window": 400_000},
+    ),
+    Rule(
+        models=("gpt-5.4", "gpt-5.4-2*", "gpt-5.4-pro*", "gpt-5.6*"),
+        capabilities={"context_window": 1_050_000},
+    ),
+    Rule(models=("gpt-5.5*",), capabilities={"context_window": 1_000_000}),
     Rule(models=("gpt-6*",), capabilities={"context_window": 1_050_000}),
     Rule(
         models=("text-embedding-*",),
