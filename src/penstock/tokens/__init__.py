@@ -1,0 +1,25 @@
+"""Token counts without a tokenizer and without a network, for where a provider offers none.
+
+`estimate_request` and `estimate_text` give the likeliest number, `reserve_tokens` one that is
+hardly ever too low.
+"""
+
+from penstock.tokens.estimate import (
+    FAMILIES,
+    Family,
+    estimate_request,
+    estimate_text,
+    family_of,
+    reserve_text,
+    reserve_tokens,
+)
+
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "estimate_request",
+    "estimate_text",
+    "family_of",
+    "reserve_text",
+    "reserve_tokens",
+]
