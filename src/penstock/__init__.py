@@ -44,7 +44,14 @@ from penstock.contract.events import (
     ToolStarted,
     ToolUseDelta,
 )
-from penstock.contract.exchange import EmbeddingResult, Metadata, Result, SamplingRequest, Usage
+from penstock.contract.exchange import (
+    EmbeddingResult,
+    Metadata,
+    Result,
+    SamplingRequest,
+    TokenCount,
+    Usage,
+)
 from penstock.contract.media import audio, image
 from penstock.contract.messages import (
     Audio,
@@ -152,6 +159,7 @@ __all__ = [
     "StructuredGenerator",
     "StructuredOutputInvalid",
     "Text",
+    "TokenCount",
     "Tool",
     "ToolChoice",
     "ToolDefinition",

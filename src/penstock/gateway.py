@@ -17,9 +17,10 @@ import msgspec
 from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.errors import ConfigurationError, PenstockError
-from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest
+from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest, TokenCount
 from penstock.contract.ports import ModelInfo, Provider, Target
 from penstock.contract.requests import (
+    CountOptions,
     Messages,
     RequestOptions,
     build_embedding_request,
@@ -40,6 +41,8 @@ from penstock.streaming.handle import StreamHandle
 T = TypeVar("T")
 ASK_MAX_TOKENS = 512
 """What `ask` allows an answer, as it is the one call that does not require a limit."""
+COUNT_MAX_TOKENS = 65_536
+"""What `count_tokens` takes for the limit of an answer: room for any level of thinking."""
 EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
@@ -133,6 +136,27 @@ class Engine:
         """Stop a running stream; False when none of this id runs."""
         handle = self._streams.get(request_id)
         return handle is not None and await handle.cancel()
+
+    @overload
+    async def count_tokens(self, messages: SamplingRequest) -> TokenCount: ...
+    @overload
+    async def count_tokens(
+        self, messages: Messages, **options: Unpack[CountOptions]
+    ) -> TokenCount: ...
+    async def count_tokens(
+        self, messages: SamplingRequest | Messages, **options: Any
+    ) -> TokenCount:
+        """How many tokens the model would read, tools and pictures included; nothing is answered.
+
+        The first target of the model is asked, whose count is exact. An estimate, marked so, takes
+        its place where the provider counts nothing, and after ModelNotFound and
+        ProviderUnavailable, which are also what a server without the endpoint amounts to. All
+        other errors are raised: AuthenticationFailed, RateLimited, InvalidRequest and its kin. So
+        is ProviderTimeout when the request's own `timeout` runs out.
+        """
+        if not isinstance(messages, SamplingRequest):
+            options = {"max_tokens": COUNT_MAX_TOKENS, **options}
+        return await self._pipeline.count(_request(messages, options))
 
     async def embed(
         self,

@@ -386,7 +386,7 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
         ),
         Behaviour("unreachable", "No server there", faults.unreachable),
     ),
-    "Embeddings and health": (
+    "Embeddings, counts and health": (
         Behaviour(
             "embedding",
             "One text",
@@ -407,6 +407,17 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             services.embedding_dimensions,
         ),
         Behaviour("embedding-split", "More texts than one call takes", services.embedding_split),
+        Behaviour(
+            "count-tokens",
+            "Tokens of a prompt, counted by the provider",
+            services.count_tokens,
+            services.count_tokens_live,
+        ),
+        Behaviour(
+            "count-estimated",
+            "Tokens of a prompt, estimated where nobody counts",
+            services.count_estimated,
+        ),
         Behaviour("models", "Model list", services.model_list, services.model_list),
         Behaviour("health-down", "Health of a server that is not there", services.health_down),
     ),

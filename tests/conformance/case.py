@@ -19,8 +19,9 @@ from penstock import (
     Result,
     StreamEvent,
     StreamHandle,
+    TokenCount,
 )
-from penstock.contract.requests import RequestOptions
+from penstock.contract.requests import CountOptions, RequestOptions
 from tests.support.wire.scenario import Scenario
 from tests.support.wire.seen import Seen
 from tests.support.wire.upstream import Upstream
@@ -50,6 +51,8 @@ class Case:
     """Options that `model` does not take."""
     model_ids: tuple[str, ...] = ()
     """What the provider's model list holds."""
+    counted: bool = True
+    """Whether the provider counts tokens itself."""
 
     @property
     def upstream(self) -> Upstream:
@@ -82,6 +85,13 @@ class Case:
         """A vector for each text."""
         model = f"{self.provider}/{self.embedding_model}"
         return await self.engine.embed(texts, model=model, dimensions=dimensions)
+
+    async def count(
+        self, messages: str | Message | Iterable[Message] = PROMPT, **options: Any
+    ) -> TokenCount:
+        """The tokens of a prompt."""
+        named: dict[str, Any] = {"model": f"{self.provider}/{self.model}"}
+        return await self.engine.count_tokens(messages, **cast(CountOptions, named | options))
 
     async def closed(self) -> None:
         """The upstream learns in time that its caller has gone."""

@@ -76,6 +76,7 @@ class Subject:
                     key=KEY,
                     unsupported=self.unsupported,
                     model_ids=self.model_ids,
+                    counted="count-tokens" not in self.not_applicable,
                 )
 
 
@@ -124,7 +125,10 @@ OPENAI_CHAT = wire_subject(
     OpenAIChat(),
     models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gpt-6-luna"),
     unsupported={"temperature": 0.5},
-    not_applicable={"prefill": _ANSWERS_ANEW},
+    not_applicable={
+        "prefill": _ANSWERS_ANEW,
+        **_absent("The API counts nothing but its answers.", "count-tokens"),
+    },
 )
 
 OLLAMA = wire_subject(
@@ -146,6 +150,7 @@ OLLAMA = wire_subject(
             *("tool-forced", "tool-required"),
         ),
         **_absent("A call comes whole, its arguments as one object.", "tool-arguments"),
+        **_absent("The API counts nothing but its answers.", "count-tokens"),
         **_absent("An answer carries no id.", "response-id"),
         **_absent("Cached tokens are not counted apart.", "usage-cached"),
         **_absent("Thinking is counted with the answer.", "usage-reasoning"),
@@ -227,6 +232,9 @@ BEDROCK = replace(
             "unsupported-dropped": "global.anthropic.claude-opus-5-5",
             "reasoning-level": "global.anthropic.claude-sonnet-5",
             "prefill": "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            # The only family that CountTokens takes.
+            "count-tokens": "global.anthropic.claude-sonnet-5",
+            "count-estimated": "global.anthropic.claude-sonnet-5",
         },
         unsupported={"temperature": 0.5},
         not_applicable={
@@ -280,6 +288,7 @@ FAKE = Subject(
             "unsupported-dropped",
         ),
         **_absent("It takes any number of texts at once.", "embedding-split"),
+        **_absent("It counts every prompt itself.", "count-estimated"),
     },
 )
 
@@ -341,6 +350,7 @@ EMBEDDED = Subject(
             *("typed-tools", "generator-rounds"),
         ),
         **_absent("It takes any number of texts at once.", "embedding-split"),
+        **_absent("It counts every prompt itself.", "count-estimated"),
     },
 )
 

@@ -38,6 +38,7 @@ class StubProvider:
         able: Capabilities | None = None,
         vectors: Callable[[EmbeddingRequest], Vectors] | None = None,
         models: Sequence[ModelInfo] | Exception = (),
+        tokens: int | Exception | None = None,
     ) -> None:
         self.name = name
         self.steps = tuple(steps)
@@ -49,6 +50,7 @@ class StubProvider:
         self._able = able or Capabilities()
         self._vectors = vectors
         self._models = models
+        self._tokens = tokens
 
     def capabilities(self, model: str) -> Capabilities:
         return self._able
@@ -84,7 +86,10 @@ class StubProvider:
         return self._vectors(request)
 
     async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
-        return None
+        self.requests.append((model, request))
+        if isinstance(self._tokens, Exception):
+            raise self._tokens
+        return self._tokens
 
     async def models(self) -> Sequence[ModelInfo]:
         if isinstance(self._models, Exception):

@@ -57,6 +57,7 @@ async def mistakes_are_found_by_the_type_checker(engine: penstock.Engine) -> Non
     await engine.create_message("Hello", max_tokens="9")  # pyright: ignore[reportArgumentType]
     await engine.create_message("Hello", max_tokens=9, temprature=1)  # pyright: ignore[reportCallIssue]
     await engine.create_message("Hello", max_tokens=9, tool_choice="maybe")  # pyright: ignore[reportArgumentType]
+    await engine.count_tokens("Hello", max_tokens="9")  # pyright: ignore[reportArgumentType]
     penstock.user(3)  # pyright: ignore[reportArgumentType]
 
 
@@ -92,6 +93,10 @@ async def other_calls(engine: penstock.Engine) -> None:
     vectors = await engine.embed(["a", "b"], model="embedded/wordllama", dimensions=64)
     assert_type(vectors, penstock.EmbeddingResult)
     assert_type(vectors.vectors, tuple[tuple[float, ...], ...])
+    counted = await engine.count_tokens("Hello", system_prompt="Be brief.")
+    assert_type(counted, penstock.TokenCount)
+    assert_type((counted.tokens, counted.estimated), tuple[int, bool])
+    await engine.count_tokens([penstock.user("Hello")], max_tokens=9, model="assistant")
     health = await engine.provider_health()
     assert_type(health, list[penstock.ProviderHealth])
 

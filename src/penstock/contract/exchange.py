@@ -78,6 +78,16 @@ def _sum(first: int | None, second: int | None) -> int | None:
     return first if second is None else first + second
 
 
+class TokenCount(msgspec.Struct, frozen=True):
+    """How many tokens a model reads for a request, and who says so."""
+
+    tokens: int
+    estimated: bool
+    """Whether it is our estimate, where the provider gives no count of its own."""
+    provider: str
+    model: str
+
+
 class Reply(msgspec.Struct, frozen=True):
     """What a provider answered to one attempt, before the engine adds timings and cost."""
 

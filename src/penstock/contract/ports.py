@@ -99,6 +99,10 @@ class Pool(Protocol):
         """The first good answer."""
         ...
 
+    async def count_tokens(self, target: Target, request: SamplingRequest) -> int | None:
+        """This target's own count of the prompt's tokens; None when it offers none."""
+        ...
+
     def open(
         self, ranked: Sequence[Target], request: SamplingRequest
     ) -> AbstractAsyncContextManager[tuple[Attempt, ProviderStream]]:

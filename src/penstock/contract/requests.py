@@ -25,10 +25,9 @@ Messages: TypeAlias = str | Message | Iterable[Message | str | JSONObject]
 the form `{"role": "user", "content": "..."}`."""
 
 
-class RequestOptions(TypedDict, total=False):
-    """The keyword arguments of `create_message` and its kin; only `max_tokens` is required."""
+class PromptOptions(TypedDict, total=False):
+    """The keyword arguments that all calls share, none of them required."""
 
-    max_tokens: Required[int]
     model: str | None
     system_prompt: str | None
     temperature: float | None
@@ -43,6 +42,18 @@ class RequestOptions(TypedDict, total=False):
     metadata: JSONObject
     timeout: float | None
     ignore_invalid_options: bool
+
+
+class RequestOptions(PromptOptions, total=False):
+    """The keyword arguments of `create_message` and its kin; only `max_tokens` is required."""
+
+    max_tokens: Required[int]
+
+
+class CountOptions(PromptOptions, total=False):
+    """The keyword arguments of `count_tokens`, where nothing is answered and so nothing limited."""
+
+    max_tokens: int
 
 
 def build_request(messages: Messages, options: RequestOptions) -> SamplingRequest:

@@ -9,7 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar, cast
 
-from penstock.contract.errors import PenstockError, ProviderTimeout, StreamInterrupted
+from penstock.contract.errors import (
+    ModelNotFound,
+    PenstockError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    StreamInterrupted,
+)
 from penstock.contract.events import Complete, Delta, Error, Finished, StreamEvent
 from penstock.contract.exchange import (
     EmbeddingRequest,
@@ -18,10 +24,12 @@ from penstock.contract.exchange import (
     Reply,
     Result,
     SamplingRequest,
+    TokenCount,
 )
 from penstock.contract.ports import Attempt, Pool, Provider, Router, Target
 from penstock.engine.validate import Limits, validate, validate_embedding
 from penstock.streaming.handle import EventBatches, StreamHandle
+from penstock.tokens import estimate_request
 
 T = TypeVar("T")
 
@@ -122,6 +130,13 @@ class Pipeline:
             first = await anext(events)
         return StreamHandle(meter.request_id, meter.attempt, first, events)
 
+    async def count(self, request: SamplingRequest) -> TokenCount:
+        """The tokens that the best target would read, without an answer."""
+        meter = Meter()
+        with meter.named_errors():
+            request = validate(request, self._limits)
+            return await meter.within(request.timeout, lambda: self._count(request))
+
     async def embed(
         self, provider: Provider, target: Target, request: EmbeddingRequest
     ) -> EmbeddingResult:
@@ -145,6 +160,16 @@ class Pipeline:
     async def _answer(self, request: SamplingRequest) -> tuple[Attempt, Reply]:
         ranked = await self._router.rank(request)
         return await self._pool.generate(ranked, request)
+
+    async def _count(self, request: SamplingRequest) -> TokenCount:
+        target = (await self._router.rank(request))[0]
+        try:
+            counted = await self._pool.count_tokens(target, request)
+        except (ModelNotFound, ProviderUnavailable):
+            # A server that does not count, or cannot just now, is no reason to know nothing.
+            counted = None
+        tokens = estimate_request(request, target.model) if counted is None else counted
+        return TokenCount(tokens, counted is None, target.provider, target.model)
 
     async def _stream(self, meter: Meter, request: SamplingRequest) -> EventBatches:
         limit = request.timeout

@@ -43,6 +43,12 @@ class FailoverPool:
         """The first good answer; raises AllTargetsFailed, or the error when there is but one."""
         return await self._first(ranked, request, _whole)
 
+    async def count_tokens(self, target: Target, request: SamplingRequest) -> int | None:
+        """The provider's own count for the one target; models count differently, so no other's."""
+        provider = self._provider(target.provider)
+        admitted, _ = admit(request, provider.capabilities(target.model), target)
+        return await provider.count_tokens(target.model, admitted)
+
     @contextlib.asynccontextmanager
     async def open(
         self, ranked: Sequence[Target], request: SamplingRequest

@@ -84,7 +84,8 @@ class ModelListDialect:
 class CountDialect:
     """How a provider counts the tokens of a request without answering it."""
 
-    encode: Callable[[str, SamplingRequest, ModelProfile], WireCall]
+    encode: Callable[[str, SamplingRequest, ModelProfile], WireCall | None]
+    """`encode(model, request, profile)`; None for a model that the endpoint does not count."""
     decode: Callable[[bytes], int]
 
 

@@ -200,8 +200,8 @@ class WireProvider:
         profile = self._profile(model)
         request = legible(request, origin_of(self._dialect.name, self.name, profile))
         with self._located(model):
-            response = await self._request(count.encode(model, request, profile))
-            return count.decode(response.body)
+            call = count.encode(model, request, profile)
+            return count.decode((await self._request(call)).body) if call else None
 
     async def aclose(self) -> None:
         """The connections belong to the engine's transport; nothing else is open."""

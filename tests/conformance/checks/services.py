@@ -1,11 +1,12 @@
-"""Embeddings, the model list, and health."""
+"""Embeddings, token counts, the model list, and health."""
 
 from __future__ import annotations
 
 import math
 
+from penstock import TokenCount, ToolDefinition, assistant, user
 from tests.conformance.case import Case
-from tests.support.wire.scenario import vector_of
+from tests.support.wire.scenario import Failure, Scenario, vector_of
 from tests.support.wire.server import WireServer
 
 WORDS = ("river", "stone", "bridge", "water wheel")
@@ -53,6 +54,42 @@ async def embedding_split(case: Case) -> None:
 
 async def ask_for_embedding(case: Case) -> None:
     await case.embed(["river"])
+
+
+TALK = (user("How deep is the river?"), assistant("Three feet."), user("And the lake?"))
+TOOL = ToolDefinition("depth", "How deep a water is.", {"type": "object", "properties": {}})
+
+
+async def count_tokens(case: Case) -> None:
+    """All that the model would read is counted, and nothing is asked of it."""
+    counted = await case.count(TALK, system_prompt="Be exact.", tools=[TOOL])
+    (prompt,) = case.upstream.counts
+    assert case.model.endswith(prompt.model)
+    assert prompt.messages == TALK
+    assert (prompt.system, [tool.name for tool in prompt.tools]) == ("Be exact.", ["depth"])
+    assert counted == TokenCount(case.upstream.count_of(prompt), False, case.provider, case.model)
+    assert not case.upstream.seen
+
+
+async def count_tokens_live(case: Case) -> None:
+    """The count is what an answer then reports as read."""
+    for options in ({}, {"system_prompt": "Be exact."}, {"tools": [TOOL]}):
+        counted = await case.count(TALK, **options)
+        answered = await case.ask(TALK, max_tokens=1, **options)
+        assert counted.tokens == answered.usage.input_tokens
+        assert not counted.estimated
+
+
+async def count_estimated(case: Case) -> None:
+    """A server without the call, or without the model in it, is no reason to know nothing."""
+    assert isinstance(case.scripted, WireServer)
+    if case.counted:
+        case.play(Scenario(failure=Failure("unknown_model")))
+    counted = await case.count(TALK, system_prompt="Be exact.")
+    assert len(case.scripted.exchanges) == case.counted
+    assert (counted.estimated, counted.provider, counted.model) == (True, case.provider, case.model)
+    spoken = sum(len(message.text.split()) for message in TALK)
+    assert spoken < counted.tokens < 10 * spoken
 
 
 async def model_list(case: Case) -> None:

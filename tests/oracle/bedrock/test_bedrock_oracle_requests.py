@@ -95,6 +95,7 @@ def test_tokens_are_counted_as_boto3_counts_them(official: Official) -> None:
     assert DIALECT.count is not None
     profile = DIALECT.catalogue.profile("bedrock", SONNET, {})
     call = DIALECT.count.encode(SONNET, request, profile)
+    assert call is not None
     assert call.body is not None
     assert readable(call.body) == sent.json
     assert call.path == sent.path

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.support.wire.scenario import Failure, Scenario
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class WireDialect(Protocol):
         """How many texts one embedding call may hold; None where there are no embeddings."""
         ...
 
-    def read(self, request: WireRequest) -> Seen | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
         """What was asked; None for the list of models.
 
         Raises ValueError for anything that the real server would refuse.
@@ -83,11 +83,17 @@ class WireDialect(Protocol):
         """The body that answers an embedding call with `vector_of` each text."""
         ...
 
+    def count(self, seen: SeenCount) -> bytes:
+        """The body that answers a counting call with `words_of` its prompt."""
+        ...
+
     def models(self) -> bytes:
         """The body of the model list: `MODEL_IDS`."""
         ...
 
-    def error(self, failure: Failure, seen: Seen | SeenEmbedding | None) -> WireResponse:
+    def error(
+        self, failure: Failure, seen: Seen | SeenCount | SeenEmbedding | None
+    ) -> WireResponse:
         """How the provider reports this failure before an answer has begun."""
         ...
 

@@ -53,6 +53,7 @@ class FakeUpstream(FakeProvider):
         super().__init__()
         self.seen: list[Seen] = []
         self.embeddings: list[SeenEmbedding] = []
+        self.counts: list[Seen] = []
         self.progress = 0
         self._scenarios: deque[Scenario] = deque()
         self._gone = asyncio.Event()
@@ -62,6 +63,9 @@ class FakeUpstream(FakeProvider):
 
     def status(self, failure: Failure) -> int | None:
         return _STATUS.get(failure.kind, 400)
+
+    def count_of(self, prompt: Seen) -> int:
+        return sum(len(message.text.split()) for message in prompt.messages)
 
     def response_id(self, scenario: Scenario) -> str:
         return "fake"
@@ -74,6 +78,10 @@ class FakeUpstream(FakeProvider):
 
     async def stop(self) -> None:
         raise NotImplementedError("a part of this process is always reachable")
+
+    async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
+        self.counts.append(_read(model, request))
+        return await super().count_tokens(model, request)
 
     async def stream(self, model: str, request: SamplingRequest) -> ProviderStream:
         scenario = self._scenarios.popleft()

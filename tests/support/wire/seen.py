@@ -55,3 +55,10 @@ class SeenEmbedding:
     model: str
     texts: tuple[str, ...]
     dimensions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCount:
+    """A prompt that was to be counted and not answered."""
+
+    prompt: Seen

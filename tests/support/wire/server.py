@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from tests.support.wire.connection import Exchange, Writer, read_request
+from tests.support.wire.count import words_of
 from tests.support.wire.dialect import Frame, WireDialect, WireResponse
 from tests.support.wire.scenario import Failure, Scenario
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
 
 HOST = "127.0.0.1"
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
@@ -83,6 +84,11 @@ class WireServer:
         return [each.seen for each in self.exchanges if isinstance(each.seen, SeenEmbedding)]
 
     @property
+    def counts(self) -> list[Seen]:
+        """Every prompt that was to be counted so far."""
+        return [each.seen.prompt for each in self.exchanges if isinstance(each.seen, SeenCount)]
+
+    @property
     def progress(self) -> int:
         """How much of the last answer has been taken, in bytes."""
         return self.exchanges[-1].sent
@@ -104,6 +110,10 @@ class WireServer:
     def status(self, failure: Failure) -> int | None:
         """The HTTP status under which the provider reports this failure."""
         return self.dialect.error(failure, None).status
+
+    def count_of(self, prompt: Seen) -> int:
+        """The tokens that this prompt has by its count."""
+        return words_of(prompt)
 
     def response_id(self, scenario: Scenario) -> str:
         """The id that this answer carries."""
@@ -180,19 +190,24 @@ class WireServer:
         if scenario is not None:
             await self._play(scenario, seen, out)
         else:
-            answers = isinstance(seen, SeenEmbedding)
-            body = self.dialect.vectors(seen) if answers else self.dialect.models()
-            await out.whole(WireResponse(200, body), self.dialect.headers)
+            await out.whole(WireResponse(200, self._standing(seen)), self.dialect.headers)
 
-    def _next(self, seen: Seen | SeenEmbedding | None) -> Scenario | None:
+    def _standing(self, seen: Seen | SeenCount | SeenEmbedding | None) -> bytes:
+        if isinstance(seen, SeenCount):
+            return self.dialect.count(seen)
+        return (
+            self.dialect.vectors(seen) if isinstance(seen, SeenEmbedding) else self.dialect.models()
+        )
+
+    def _next(self, seen: Seen | SeenCount | SeenEmbedding | None) -> Scenario | None:
         if self._script:
             return self._script.popleft()
-        # Embeddings and the model list have an answer of their own, generations need a script.
+        # Only generations need a script; all other calls have an answer of their own.
         assert not isinstance(seen, Seen), "nobody scripted this request"
         return None
 
     async def _play(
-        self, scenario: Scenario, seen: Seen | SeenEmbedding | None, out: Writer
+        self, scenario: Scenario, seen: Seen | SeenCount | SeenEmbedding | None, out: Writer
     ) -> None:
         headers = self.dialect.headers
         if scenario.has("silent"):

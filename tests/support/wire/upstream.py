@@ -23,6 +23,11 @@ class Upstream(Protocol):
         ...
 
     @property
+    def counts(self) -> Sequence[Seen]:
+        """Every prompt that was to be counted so far."""
+        ...
+
+    @property
     def progress(self) -> int:
         """How much of the last answer has been taken, in units of its own."""
         ...
@@ -43,6 +48,10 @@ class Upstream(Protocol):
 
     def status(self, failure: Failure) -> int | None:
         """The HTTP status under which this failure is reported, if it has one."""
+        ...
+
+    def count_of(self, prompt: Seen) -> int:
+        """The tokens that this prompt has by its count."""
         ...
 
     def response_id(self, scenario: Scenario) -> str:

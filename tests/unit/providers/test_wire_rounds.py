@@ -302,6 +302,13 @@ async def test_a_provider_without_counting_says_nothing(transport: HttpTransport
     assert not server.requests
 
 
+async def test_a_model_that_is_not_counted_is_not_asked_about(transport: HttpTransport) -> None:
+    nobody = CountDialect(lambda model, request, profile: None, int)
+    async with RawServer(answering(b"")) as server:
+        assert await provider_at(server, transport, count=nobody).count_tokens("m", ASK) is None
+    assert not server.requests
+
+
 async def test_a_failed_count_is_located(transport: HttpTransport) -> None:
     def too_long(status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
         return ContextLengthExceeded("too long", status=status)

@@ -6,6 +6,7 @@ A name is matched anywhere in the id, because inference profiles put a region be
 - `reasoning`: how a level is said; see `reasoning.py`. Converse's own `outputConfig.effort` where
   nothing else is known.
 - `origin`: the family that reads its signatures, which another one behind this wire does not.
+- `counted`: the model is one of the few that CountTokens knows; others are estimated.
 - `cache_points`: where a cache point may stand; nowhere in models that are not known to take one.
 """
 
@@ -47,6 +48,7 @@ _RULES: tuple[Rule, ...] = (
             "reasoning": "adaptive",
             "origin": "bedrock-claude",
             "cache_points": ("system", "tools", "messages"),
+            "counted": True,
         },
     ),
     Rule(

@@ -22,8 +22,10 @@ class _Answer(msgspec.Struct, rename="camel"):
 _decoder = msgspec.json.Decoder(_Answer)
 
 
-def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireCall:
-    """The call that counts what `model` would read."""
+def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireCall | None:
+    """The call that counts what `model` would read; None for models that are not counted."""
+    if not profile.options.get("counted"):
+        return None
     asked = prompt(request, profile)
     _, additional = reasoning(request, profile)
     if additional:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -98,22 +99,16 @@ class EmbeddedProvider:
         """The answer while it is made; closing the generator stops the model within one chunk."""
         running: runtime.Call | None = None
         try:
-            found = weights.find(model, self._model_path)
-            call = encode(request, provider=self._name, model=model)
-            decoder = Decoder(call, model=found.name)
-            running = self._runtime(found.path).submit(call.body)
-            while not decoder.finished:
-                chunks = await running.next()
-                events = decoder.finish() if chunks is None else decoder.feed(chunks)
-                if events:
-                    yield events
-        except PenstockError as error:
-            error.located(provider=self._name, model=model)
-            raise
-        except (ValueError, RuntimeError) as error:
-            constrained = bool(request.output_schema or request.tools)
-            failed = failure(error, constrained=constrained)
-            raise failed.located(provider=self._name, model=model) from error
+            with self._failures(model, request):
+                found = weights.find(model, self._model_path)
+                call = encode(request, provider=self._name, model=model)
+                decoder = Decoder(call, model=found.name)
+                running = self._runtime(found.path).submit(call.body)
+                while not decoder.finished:
+                    chunks = await running.next()
+                    events = decoder.finish() if chunks is None else decoder.feed(chunks)
+                    if events:
+                        yield events
         finally:
             if running is not None:
                 running.cancel()
@@ -141,8 +136,18 @@ class EmbeddedProvider:
         return [ModelInfo(name, owned_by=self._name) for name in names]
 
     async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
-        """None: llama.cpp counts only what it reads for an answer."""
-        return None
+        """The count of the model's own tokenizer, which waits for its turn but reads nothing."""
+        running: runtime.Call | None = None
+        try:
+            with self._failures(model, request):
+                found = weights.find(model, self._model_path)
+                call = encode(request, provider=self._name, model=model)
+                running = self._runtime(found.path).submit(call.body, counts=True)
+                chunks = await running.next()
+        finally:
+            if running is not None:
+                running.cancel()
+        return int(chunks[0]) if chunks else None
 
     async def aclose(self) -> None:
         """Let the models go; each leaves memory a minute after its last user.
@@ -153,6 +158,19 @@ class EmbeddedProvider:
         runtimes, self._runtimes = self._runtimes, {}
         for held in runtimes.values():
             held.release()
+
+    @contextlib.contextmanager
+    def _failures(self, model: str, request: SamplingRequest) -> Generator[None]:
+        """Errors in this block are ours, and say where they come from."""
+        try:
+            yield
+        except PenstockError as error:
+            error.located(provider=self._name, model=model)
+            raise
+        except (ValueError, RuntimeError) as error:
+            constrained = bool(request.output_schema or request.tools)
+            failed = failure(error, constrained=constrained)
+            raise failed.located(provider=self._name, model=model) from error
 
     def _runtime(self, path: Path) -> runtime.LlamaRuntime:
         held = self._runtimes.get(path)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.contract.errors import ConfigurationError, RequestCancelled
+from penstock.providers.embedded.count import count_tokens
 from penstock.providers.embedded.install import not_installed
 
 LINGER_S = 60.0
@@ -42,6 +43,22 @@ class ChatServer(Protocol):
         """Block until the answer is complete, or until `on_chunk` returns True."""
         ...
 
+    def count_tokens(self, body: str, /) -> int:
+        """The tokens of a chat completion's prompt."""
+        ...
+
+
+class _LlamaServer:
+    """xllamacpp's server, and the port that it opens for what its own methods do not offer."""
+
+    def __init__(self, server: Any, key: str) -> None:
+        self.handle_chat_completions = server.handle_chat_completions
+        self._server = server
+        self._key = key
+
+    def count_tokens(self, body: str, /) -> int:
+        return count_tokens(self._server.listening_address, self._key, body)
+
 
 def load(path: Path, *, context: int, threads: int) -> ChatServer:
     """Load a model; the only place that touches the untyped library."""
@@ -59,13 +76,14 @@ def load(path: Path, *, context: int, threads: int) -> ChatServer:
     params.use_jinja = True
     params.warmup = False
     params.verbosity = -1
-    # The library always opens a port on loopback as well; a key that nobody knows closes it.
-    params.api_keys = [secrets.token_hex(32)]
+    # The library always opens a port on loopback as well; a key that nobody else knows closes it.
+    key = secrets.token_hex(32)
+    params.api_keys = [key]
     params.endpoint_slots = False
     params.ui = False
     params.n_threads_http = 1
     try:
-        return xllamacpp.Server(params)
+        return _LlamaServer(xllamacpp.Server(params), key)
     except RuntimeError as error:
         raise ConfigurationError(
             f"llama.cpp cannot load {path}: the file is damaged, too large for this machine's "
@@ -91,9 +109,10 @@ def _cgroup_cpus() -> int:
 class Call:
     """One request on its way through the thread; made, read and cancelled on one event loop."""
 
-    def __init__(self, body: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, body: str, loop: asyncio.AbstractEventLoop, *, counts: bool = False) -> None:
         """Belongs to `loop` until it ends."""
         self.body = body
+        self.counts = counts
         self.cancelled = False
         self._loop = loop
         self._ready = asyncio.Event()
@@ -182,9 +201,12 @@ class LlamaRuntime:
             self._users -= 1
         self._queue.put(None)
 
-    def submit(self, body: str) -> Call:
-        """Queue a chat completion; its chunks come to the running event loop."""
-        call = Call(body, asyncio.get_running_loop())
+    def submit(self, body: str, *, counts: bool = False) -> Call:
+        """Queue a chat completion; its chunks come to the running event loop.
+
+        One that `counts` is not answered: its only chunk is the number of its prompt's tokens.
+        """
+        call = Call(body, asyncio.get_running_loop(), counts=counts)
         with self._lock:
             if self._stopping:
                 raise RequestCancelled("the interpreter is shutting down")
@@ -225,7 +247,9 @@ class LlamaRuntime:
                     if server is None:
                         server = self._load()
                         self.loaded = True
-                    if not call.abandoned:
+                    if call.counts:
+                        call.deliver(str(server.count_tokens(call.body)))
+                    elif not call.abandoned:
                         server.handle_chat_completions(call.body, self._listener(call))
                     call.end()
                 except Exception as error:  # noqa: BLE001 - the caller waits on another thread

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.support.wire.anthropic import read, render
+from tests.support.wire.count import as_generation, words_of
 from tests.support.wire.dialect import Frame, WireResponse
 from tests.support.wire.scenario import MODEL_IDS, Failure, Scenario
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
+
+_COUNTED = (
+    *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
+    "cache_control",
+)
 
 
 class Anthropic:
@@ -25,7 +31,7 @@ class Anthropic:
     reports_stop_sequence = True
     batch_limit = None
 
-    def read(self, request: WireRequest) -> Seen | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
         """What was asked; None for the list of models."""
         if request.headers.get("anthropic-version") not in read.VERSIONS:
             raise ValueError("anthropic-version: header is required")
@@ -36,6 +42,9 @@ class Anthropic:
         match request.method, request.path:
             case "POST", "/v1/messages":
                 return read.read_messages(request)
+            case "POST", "/v1/messages/count_tokens":
+                prompt = as_generation(request, takes=_COUNTED, added={"max_tokens": 1})
+                return SeenCount(read.read_messages(prompt))
             case method, path:
                 raise ValueError(f"Not Found ({method} {path})")
 
@@ -50,6 +59,10 @@ class Anthropic:
     def vectors(self, seen: SeenEmbedding) -> bytes:
         """There are none."""
         raise NotImplementedError
+
+    def count(self, seen: SeenCount) -> bytes:
+        """The number of tokens."""
+        return render.write_json({"input_tokens": words_of(seen.prompt)})
 
     def models(self) -> bytes:
         """The body of the model list."""
@@ -68,7 +81,9 @@ class Anthropic:
         ends = {"first_id": MODEL_IDS[0], "last_id": MODEL_IDS[-1], "has_more": False}
         return render.write_json({"data": entries, **ends})
 
-    def error(self, failure: Failure, seen: Seen | SeenEmbedding | None) -> WireResponse:
+    def error(
+        self, failure: Failure, seen: Seen | SeenCount | SeenEmbedding | None
+    ) -> WireResponse:
         """How the failure is reported before an answer has begun."""
         after = failure.retry_after
         if after is None and failure.kind == "rate_limit":

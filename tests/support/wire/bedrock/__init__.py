@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tests.support.wire.bedrock import frames, read, render
+from tests.support.wire.count import as_generation, words_of
 from tests.support.wire.dialect import Frame, WireResponse
 from tests.support.wire.scenario import MODEL_IDS, Failure, Scenario, vector_of
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
 from tests.support.wire.server import WireServer
 
 REQUEST_ID = "5f0c1b1e-8f8e-4b53-a8a8-0d8a4f6c2f11"
-_MODEL = re.compile(r"/model/(.+)/(converse|converse-stream|invoke)")
+_MODEL = re.compile(r"/model/(.+)/(converse|converse-stream|invoke|count-tokens)")
 
 
 class Bedrock:
@@ -25,7 +26,7 @@ class Bedrock:
     reports_stop_sequence = True
     batch_limit = 1
 
-    def read(self, request: WireRequest) -> Seen | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
         """What was asked; None for the list of models."""
         if not request.headers.get("authorization"):
             raise ValueError("Missing Authentication Token")
@@ -39,6 +40,16 @@ class Bedrock:
         model, action = found.groups()
         if action == "invoke":
             return read.read_embedding(model, request)
+        if action == "count-tokens":
+            if not model.startswith("anthropic."):
+                raise ValueError("The provided model doesn't support counting tokens.")
+            prompt = as_generation(
+                request,
+                takes=("messages", "system", "toolConfig", "additionalModelRequestFields"),
+                inside=("input", "converse"),
+                added={"inferenceConfig": {"maxTokens": 1}},
+            )
+            return SeenCount(read.read_converse(model, False, prompt))
         return read.read_converse(model, action == "converse-stream", request)
 
     def answer(self, scenario: Scenario, seen: Seen) -> bytes:
@@ -61,6 +72,10 @@ class Bedrock:
             }
         )
 
+    def count(self, seen: SeenCount) -> bytes:
+        """The number of tokens."""
+        return render.write_json({"inputTokens": words_of(seen.prompt)})
+
     def models(self) -> bytes:
         """The body of ListFoundationModels."""
         summaries = [
@@ -75,7 +90,9 @@ class Bedrock:
         ]
         return render.write_json({"modelSummaries": summaries})
 
-    def error(self, failure: Failure, seen: Seen | SeenEmbedding | None) -> WireResponse:
+    def error(
+        self, failure: Failure, seen: Seen | SeenCount | SeenEmbedding | None
+    ) -> WireResponse:
         """How the failure is reported before an answer has begun."""
         headers = {"x-amzn-errortype": render.error_type(failure)}
         if failure.retry_after is not None:

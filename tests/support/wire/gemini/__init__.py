@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from tests.support.wire.count import words_of
 from tests.support.wire.dialect import Frame, WireResponse
 from tests.support.wire.gemini import read, render
 from tests.support.wire.scenario import MODEL_IDS, Failure, Scenario, vector_of
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
 
 _METHOD = re.compile(r"/v1(?:beta)?/models/([^/:]+):(\w+)")
 
@@ -28,7 +29,7 @@ class Gemini:
     reports_stop_sequence = False
     batch_limit = read.BATCH_LIMIT
 
-    def read(self, request: WireRequest) -> Seen | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
         """What was asked; None for the list of models."""
         if request.method == "GET" and request.path in ("/v1/models", "/v1beta/models"):
             return None
@@ -42,6 +43,8 @@ class Gemini:
                 if request.query.get("alt") != "sse":
                     raise ValueError("without alt=sse a stream is a JSON array")
                 return read.read_generation(request, _model(found), stream=True)
+            case "POST", "countTokens":
+                return SeenCount(read.read_count(request, _model(found)))
             case "POST", "batchEmbedContents":
                 return read.read_embeddings(request, _model(found))
             case _:
@@ -66,6 +69,12 @@ class Gemini:
             }
         )
 
+    def count(self, seen: SeenCount) -> bytes:
+        """The number of tokens, and of which kind they are."""
+        tokens = words_of(seen.prompt)
+        details = [{"modality": "TEXT", "tokenCount": tokens}]
+        return render.write_json({"totalTokens": tokens, "promptTokensDetails": details})
+
     def models(self) -> bytes:
         """The body of the model list."""
         entries = [
@@ -82,7 +91,9 @@ class Gemini:
         ]
         return render.write_json({"models": entries})
 
-    def error(self, failure: Failure, seen: Seen | SeenEmbedding | None) -> WireResponse:
+    def error(
+        self, failure: Failure, seen: Seen | SeenCount | SeenEmbedding | None
+    ) -> WireResponse:
         """How the failure is reported before an answer has begun."""
         return WireResponse(render.status(failure), render.error(failure))
 

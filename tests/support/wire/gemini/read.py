@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from penstock import (
     ToolResult,
     ToolUse,
 )
+from tests.support.wire.count import as_generation
 from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
 
 BATCH_LIMIT = 100
@@ -139,6 +141,19 @@ def read_embeddings(request: WireRequest, model: str) -> SeenEmbedding:
         raise ValueError("several parts become one vector")
     texts = tuple(str(each.content.parts[0].text) for each in asked)
     return SeenEmbedding(model=model, texts=texts, dimensions=asked[0].output_dimensionality)
+
+
+def read_count(request: WireRequest, model: str) -> Seen:
+    """A call of `:countTokens` with a whole request inside, which names its model once more."""
+    inner = as_generation(
+        request,
+        takes=("model", *_Request.__struct_encode_fields__),
+        inside=("generateContentRequest",),
+    )
+    body: dict[str, Any] = msgspec.json.decode(inner.body)
+    if body.pop("model") != f"models/{model}":
+        raise ValueError("the model of the request is not that of the path")
+    return read_generation(replace(inner, body=msgspec.json.encode(body)), model, stream=False)
 
 
 def read_generation(request: WireRequest, model: str, *, stream: bool) -> Seen:

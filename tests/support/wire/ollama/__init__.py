@@ -8,7 +8,7 @@ from penstock.providers.ollama.embeddings import BATCH_LIMIT
 from tests.support.wire.dialect import Frame, WireResponse
 from tests.support.wire.ollama import read, render
 from tests.support.wire.scenario import MODEL_IDS, Failure, Scenario, vector_of
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
 
 
 class Ollama:
@@ -54,11 +54,17 @@ class Ollama:
             }
         )
 
+    def count(self, seen: SeenCount) -> bytes:
+        """There is no such call."""
+        raise NotImplementedError
+
     def models(self) -> bytes:
         """The body of the model list."""
         return render.write_json({"models": [render.model(name) for name in MODEL_IDS]})
 
-    def error(self, failure: Failure, seen: Seen | SeenEmbedding | None) -> WireResponse:
+    def error(
+        self, failure: Failure, seen: Seen | SeenCount | SeenEmbedding | None
+    ) -> WireResponse:
         """How the failure is reported before an answer has begun."""
         after = failure.retry_after
         headers = {"retry-after": str(after)} if after is not None else {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tests.support.wire.dialect import Frame, WireResponse
 from tests.support.wire.openai_chat import read, render
 from tests.support.wire.scenario import MODEL_IDS, Failure, Scenario, vector_of
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
 
 
 class OpenAIChat:
@@ -26,7 +26,7 @@ class OpenAIChat:
     reports_stop_sequence = False
     batch_limit = read.BATCH_LIMIT
 
-    def read(self, request: WireRequest) -> Seen | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
         """What was asked; None for the list of models."""
         if (request.method, request.path) == ("GET", "/v1/models"):
             return None
@@ -64,6 +64,10 @@ class OpenAIChat:
             }
         )
 
+    def count(self, seen: SeenCount) -> bytes:
+        """There is no such call."""
+        raise NotImplementedError
+
     def models(self) -> bytes:
         """The body of the model list."""
         entries = [
@@ -72,7 +76,9 @@ class OpenAIChat:
         ]
         return render.write_json({"object": "list", "data": entries})
 
-    def error(self, failure: Failure, seen: Seen | SeenEmbedding | None) -> WireResponse:
+    def error(
+        self, failure: Failure, seen: Seen | SeenCount | SeenEmbedding | None
+    ) -> WireResponse:
         """How the failure is reported before an answer has begun."""
         after = failure.retry_after
         headers = {"retry-after": str(after)} if after is not None else {}

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.support.wire.count import as_generation, words_of
 from tests.support.wire.dialect import Frame
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.openai_chat.read import read_embeddings
+from tests.support.wire.openai_chat.render import write_json
 from tests.support.wire.openai_responses import read, render
 from tests.support.wire.scenario import Failure, Scenario
-from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
+
+_COUNTED = (
+    *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls"),
+    *("text", "reasoning", "truncation"),
+)
 
 
 class OpenAIResponses(OpenAIChat):
     """What `WireServer` needs; errors, embeddings and models are those of the other API."""
 
-    def read(self, request: WireRequest) -> Seen | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
         """What was asked; None for the list of models."""
         if (request.method, request.path) == ("GET", "/v1/models"):
             return None
@@ -24,6 +31,9 @@ class OpenAIResponses(OpenAIChat):
         match request.method, request.path:
             case "POST", "/v1/responses":
                 return read.read_response(request)
+            case "POST", "/v1/responses/input_tokens":
+                prompt = as_generation(request, takes=_COUNTED, added={"store": False})
+                return SeenCount(read.read_response(prompt))
             case "POST", "/v1/embeddings":
                 return read_embeddings(request)
             case method, path:
@@ -36,6 +46,11 @@ class OpenAIResponses(OpenAIChat):
     def stream(self, scenario: Scenario, seen: Seen) -> Sequence[Frame]:
         """All events of a stream."""
         return render.stream(scenario, seen)
+
+    def count(self, seen: SeenCount) -> bytes:
+        """The number of tokens."""
+        body = {"object": "response.input_tokens", "input_tokens": words_of(seen.prompt)}
+        return write_json(body)
 
     def error_event(self, failure: Failure) -> Frame:
         """How a failure is reported inside a stream."""

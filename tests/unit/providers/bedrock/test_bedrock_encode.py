@@ -240,6 +240,23 @@ def test_whatever_is_asked_is_valid_json_with_alternating_roles(
     assert all(message["content"] for message in body["messages"])
 
 
+@pytest.mark.parametrize(
+    ("model", "counted"),
+    [
+        (SONNET, True),
+        ("anthropic.claude-haiku-4-5-20251001-v1:0", True),
+        ("us.amazon.nova-pro-v1:0", False),
+        ("openai.gpt-oss-120b-1:0", False),
+        ("some.model-that-nobody-knows", False),
+    ],
+)
+def test_only_the_models_that_the_endpoint_knows_are_counted(model: str, counted: bool) -> None:
+    count = DIALECT.count
+    assert count is not None
+    call = count.encode(model, request(), DIALECT.catalogue.profile("bedrock", model, {}))
+    assert (call is not None) == counted
+
+
 def test_counting_asks_for_the_model_behind_an_inference_profile() -> None:
     count = DIALECT.count
     assert count is not None
@@ -250,6 +267,7 @@ def test_counting_asks_for_the_model_behind_an_inference_profile() -> None:
         ("zai.glm-4.7", "zai.glm-4.7"),
     ):
         asked = count.encode(model, request(reasoning_level="none"), profile)
+        assert asked is not None
         assert asked.path == f"/model/{path}/count-tokens"
         assert asked.body is not None
         sent = msgspec.json.decode(asked.body)["input"]["converse"]

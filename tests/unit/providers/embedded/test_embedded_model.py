@@ -272,6 +272,39 @@ def test_what_is_no_model_file_is_refused_with_its_path(tmp_path: Path) -> None:
         generate(ask(user("Hi")), str(torn))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"system_prompt": "Be brief."},
+        {"tools": (WEATHER,)},
+        {"output_schema": OutputSchema(CITY)},
+    ],
+    ids=["bare", "system", "tools", "schema"],
+)
+def test_a_count_is_what_an_answer_then_reports(options: dict[str, Any]) -> None:
+    async def use(provider: Provider) -> tuple[int | None, int | None]:
+        request = ask(PARIS, max_tokens=1, **options)
+        counted = await provider.count_tokens("smollm2", request)
+        return counted, (await provider.generate("smollm2", request)).usage.input_tokens
+
+    counted, reported = run(use)
+    assert counted == reported
+    assert counted is not None
+
+
+def test_a_prompt_beyond_the_window_is_counted_all_the_same() -> None:
+    counted = run(lambda provider: provider.count_tokens("smollm2", ask(user(LONG_PROMPT * 3))))
+    assert counted is not None
+    assert counted > weights.BUNDLED_CONTEXT
+
+
+def test_a_count_for_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        run(lambda provider: provider.count_tokens("gpt-9", ask(user("Hi"))))
+    assert (caught.value.provider, caught.value.model) == ("embedded", "gpt-9")
+
+
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ModelNotFound, match="no embedded model 'gpt-9'; use 'smollm2'") as caught:
         generate(ask(user("Hi")), "gpt-9")

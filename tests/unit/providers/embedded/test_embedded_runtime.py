@@ -33,6 +33,10 @@ class ScriptedServer:
                 return
         self.finished.set()
 
+    def count_tokens(self, body: str, /) -> int:
+        self.started.append(body)
+        return len(body)
+
 
 class Loader:
     """Counts the loads and fails as often as it is told to."""
@@ -63,6 +67,20 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0.005)
+
+
+def test_a_call_that_counts_waits_for_its_turn_and_has_one_chunk() -> None:
+    loader = Loader()
+    runtime = LlamaRuntime(loader)
+
+    async def main() -> None:
+        calls = [runtime.submit("a"), runtime.submit("four", counts=True), runtime.submit("b")]
+        answers = await asyncio.gather(*map(drain, calls))
+        assert answers == [["a0", "a1", "a2"], ["4"], ["b0", "b1", "b2"]]
+
+    asyncio.run(main())
+    assert loader.server.started == ["a", "four", "b"]
+    runtime.shutdown()
 
 
 def test_calls_are_answered_in_order_of_arrival_after_one_load() -> None:

@@ -72,6 +72,7 @@ def test_the_whole_request_is_counted() -> None:
         "tools",
         "generationConfig",
     }
+    assert whole["generationConfig"] == {}
     assert count.decode(b'{"totalTokens": 31, "promptTokensDetails": []}') == 31
 
 
