@@ -59,7 +59,7 @@ SCRIPTS: tuple[tuple[int, str, float], ...] = (
     (0x0E00, "Thai", 0.41),
     (0x0E80, "Lao, Tibetan", 1.53),
     (0x1000, "Burmese", 0.41),
-    (0x10A0, "Georgian", 0.10),
+    (0x10A0, "Georgian", 0.15),
     (0x1100, "Jamo", 2.91),
     (0x1200, "Ethiopic", 1.73),
     (0x13A0, "Cherokee to Tagbanwa", 2.91),
