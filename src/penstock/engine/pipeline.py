@@ -132,8 +132,7 @@ class Pipeline:
 
     async def count(self, request: SamplingRequest) -> TokenCount:
         """The tokens that the best target would read, without an answer."""
-        meter = Meter()
-        with meter.named_errors():
+        with Meter() as meter:
             request = validate(request, self._limits)
             return await meter.within(request.timeout, lambda: self._count(request))
 
