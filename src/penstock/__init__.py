@@ -57,6 +57,7 @@ from penstock.contract.messages import (
     Audio,
     Content,
     Image,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -68,6 +69,7 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import (
     Capabilities,
+    MCPTool,
     ModelPreferences,
     OutputSchema,
     ToolChoice,
@@ -130,6 +132,8 @@ __all__ = [
     "GeneratorStream",
     "Image",
     "InvalidRequest",
+    "MCPCall",
+    "MCPTool",
     "MalformedResponse",
     "Message",
     "MessageType",

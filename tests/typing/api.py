@@ -27,6 +27,15 @@ async def whole_answers() -> None:
             stop_sequences=["END"],
             model_preferences=penstock.ModelPreferences(("claude",), cost=0.2, intelligence=0.9),
             tools=[penstock.ToolDefinition("now", "The time.")],
+            mcp_tools=[
+                penstock.MCPTool(
+                    url="https://host/mcp",
+                    name="docs",
+                    http_headers={"Authorization": "Bearer x"},
+                    allowed_tools=["search"],
+                    mode="native",
+                )
+            ],
             tool_choice="auto",
             parallel_tools=False,
             output_schema={"type": "object"},
@@ -42,6 +51,7 @@ async def whole_answers() -> None:
         assert_type(result.metadata.as_dict(), dict[str, str])
         assert_type(result.message, penstock.Message)
         assert_type(result.tool_uses, tuple[penstock.ToolUse, ...])
+        assert_type(result.mcp_calls, tuple[penstock.MCPCall, ...])
         await engine.create_message(
             "Hello", max_tokens=9, tool_choice=penstock.ToolChoice.tool("now")
         )
@@ -71,6 +81,8 @@ async def streams(engine: penstock.Engine) -> None:
                 assert_type(text, str)
             case penstock.ToolUseDelta():
                 assert_type(event.arguments, str)
+            case penstock.ToolStarted() | penstock.ToolEnded():
+                assert_type(event.name, str)
             case penstock.Complete(result):
                 assert_type(result, penstock.Result)
             case penstock.Error(error):

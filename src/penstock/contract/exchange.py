@@ -7,9 +7,18 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.contract.messages import Content, JSONObject, Message, Reasoning, ToolUse, join_text
+from penstock.contract.messages import (
+    Content,
+    JSONObject,
+    MCPCall,
+    Message,
+    Reasoning,
+    ToolUse,
+    join_text,
+)
 from penstock.contract.options import (
     IncludeContext,
+    MCPTool,
     ModelPreferences,
     OutputSchema,
     ReasoningLevel,
@@ -32,6 +41,7 @@ class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     model_preferences: ModelPreferences | None = None
     include_context: IncludeContext = "none"
     tools: tuple[ToolDefinition, ...] = ()
+    mcp_tools: tuple[MCPTool, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_tools: bool | None = None
     output_schema: OutputSchema | None = None
@@ -188,6 +198,11 @@ class Result(msgspec.Struct, frozen=True):
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The tool calls that the model asks for."""
         return tuple(part for part in self.content if isinstance(part, ToolUse))
+
+    @property
+    def mcp_calls(self) -> tuple[MCPCall, ...]:
+        """The tools of MCP servers that the provider has called on the way to the answer."""
+        return tuple(part for part in self.content if isinstance(part, MCPCall))
 
     @property
     def usage(self) -> Usage:

@@ -86,7 +86,27 @@ class Reasoning(Part, frozen=True, tag="reasoning"):
     origin: str | None = None
 
 
-Content: TypeAlias = Text | Image | Audio | ToolUse | ToolResult | Reasoning
+class MCPCall(Part, frozen=True, tag="mcp_call"):
+    """A tool of an MCP server that the provider itself called, with what the tool answered.
+
+    It stands in an assistant's turn, and there is nothing left for the caller to do. `_meta` holds
+    what sends it back to the same provider in its own form; any other provider reads it as text.
+    """
+
+    id: str
+    server: str
+    name: str
+    input: JSONObject
+    content: tuple[Text | Image | Audio, ...] = msgspec.field(default_factory=lambda: ())
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """All text of the answer."""
+        return join_text(self.content)
+
+
+Content: TypeAlias = Text | Image | Audio | ToolUse | ToolResult | Reasoning | MCPCall
 
 
 class Message(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

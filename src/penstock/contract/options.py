@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -11,6 +13,9 @@ from penstock.contract.messages import JSONObject
 ReasoningLevel: TypeAlias = Literal["none", "low", "med", "high"]
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
 ToolMode: TypeAlias = Literal["auto", "required", "none", "tool"]
+MCPMode: TypeAlias = Literal["auto", "native", "adapter"]
+
+_AFTER_HOST = re.compile(r"[/?#\\]")
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -21,6 +26,49 @@ class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     input_schema: JSONObject = msgspec.field(default_factory=lambda: {"type": "object"})
     strict: bool | None = None
     meta: JSONObject | None = msgspec.field(default=None, name="_meta")
+
+
+class MCPTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The tools of one MCP server, which stands at `url` and is called `name` towards the model.
+
+    `http_headers` go to that server with every call; their values are shown nowhere. Only the
+    `allowed_tools` are offered, or all. `mode` says who connects: the provider ("native"), Penstock
+    ("adapter", for generators), or whichever is able to ("auto").
+    """
+
+    url: str
+    name: str
+    http_headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    allowed_tools: Sequence[str] | None = None
+    mode: MCPMode = "auto"
+
+    def __post_init__(self) -> None:
+        """Keep copies, so that the caller's own list and dict may change."""
+        if self.allowed_tools is not None and not isinstance(self.allowed_tools, str):
+            msgspec.structs.force_setattr(self, "allowed_tools", tuple(self.allowed_tools))
+        msgspec.structs.force_setattr(self, "http_headers", dict(self.http_headers))
+
+    @property
+    def place(self) -> str:
+        """The address as it may be shown: some servers' keys are a part of the path or query."""
+        scheme, separator, rest = self.url.partition("://")
+        host, *more = _AFTER_HOST.split(rest, maxsplit=1)
+        return f"{scheme}{separator}{host.rpartition('@')[2]}{'/...' if any(more) else ''}"
+
+    def __repr__(self) -> str:
+        """With the names of the headers, for their values are secrets."""
+        shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"MCPTool({', '.join(shown)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What `rich` shows: the same as `repr`."""
+        return [
+            ("url", self.place),
+            ("name", self.name),
+            ("http_headers", sorted(self.http_headers)),
+            ("allowed_tools", self.allowed_tools),
+            ("mode", self.mode),
+        ]
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,6 +142,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     """What `max_tokens` must exceed for the model to think, where its thinking has a budget."""
     prefill: bool = False
     """Whether the model goes on with an assistant's turn at the end."""
+    native_mcp: bool = False
+    """Whether the provider itself connects to MCP servers."""
     embeddings: bool = False
     context_window: int | None = None
     max_output: int | None = None

@@ -12,6 +12,7 @@ from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
 from penstock.contract.messages import JSONObject, Message, user
 from penstock.contract.options import (
     IncludeContext,
+    MCPTool,
     ModelPreferences,
     OutputSchema,
     ReasoningLevel,
@@ -35,6 +36,7 @@ class PromptOptions(TypedDict, total=False):
     model_preferences: ModelPreferences | None
     include_context: IncludeContext
     tools: Sequence[ToolDefinition]
+    mcp_tools: Sequence[MCPTool]
     tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
     output_schema: OutputSchema | JSONObject | None

@@ -13,6 +13,7 @@ from penstock.contract.messages import (
     Audio,
     Content,
     Image,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -20,6 +21,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import ModelPreferences
+from penstock.engine.mcp_tools import mcp_problems
 
 _MOST_TOKENS = 2**31 - 1
 """Wires carry no larger number."""
@@ -38,6 +40,8 @@ def validate(request: SamplingRequest, limits: Limits) -> SamplingRequest:
     Raises InvalidRequest with every problem and its path.
     """
     problems = [*_options(request, limits), *_messages(request), *_tools(request)]
+    if request.mcp_tools:
+        problems += mcp_problems(request)
     if problems:
         raise InvalidRequest.of(problems)
     system = [message.text for message in request.messages if message.role == "system"]
@@ -159,8 +163,8 @@ def _content(path: str, message: Message) -> Iterator[Problem]:
 
 
 def _place(path: str, part: Content, role: str) -> Iterator[Problem]:
-    if isinstance(part, ToolUse | Reasoning) and role != "assistant":
-        what = "a tool call" if isinstance(part, ToolUse) else "reasoning"
+    if isinstance(part, ToolUse | MCPCall | Reasoning) and role != "assistant":
+        what = "reasoning" if isinstance(part, Reasoning) else "a tool call"
         yield Problem(path, f"{what} belongs to the assistant, not to the {role}")
     elif isinstance(part, ToolResult) and role != "user":
         yield Problem(path, f"a tool result belongs to the user, not to the {role}")
@@ -177,7 +181,7 @@ def _part(path: str, part: Content) -> Iterator[Problem]:
     elif isinstance(part, Audio):
         if not (part.data and part.mime_type):
             yield Problem(path, "audio needs data and a mimeType")
-    elif isinstance(part, ToolResult):
+    elif isinstance(part, ToolResult | MCPCall):
         for index, inner in enumerate(part.content):
             yield from _part(f"{path}.content[{index}]", inner)
     elif not isinstance(part, ToolUse):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -215,5 +219,5 @@ def _tools(request: SamplingRequest) -> Iterator[Problem]:
         return
     if choice.mode == "tool" and choice.name not in names:
         yield Problem("tool_choice", f"{choice.name!r} is not one of the tools")
-    if choice.mode == "required" and not names:
+    if choice.mode == "required" and not names and not request.mcp_tools:
         yield Problem("tool_choice", "is 'required', but there are no tools")

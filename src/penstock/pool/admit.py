@@ -18,6 +18,7 @@ _DROPPED: dict[str, Any] = {
     "temperature": None,
     "stop_sequences": (),
     "tools": (),
+    "mcp_tools": (),
     "tool_choice": None,
     "parallel_tools": None,
     "output_schema": None,
@@ -52,7 +53,7 @@ def admit(
     if not options:
         return request, ()
     changes = {name: _DROPPED[name] for name in options if name in _DROPPED}
-    if "tools" in changes:
+    if "tools" in changes or ("mcp_tools" in changes and not request.tools):
         changes |= {"tool_choice": None, "parallel_tools": None}
     if "max_tokens" in options:
         changes["max_tokens"] = able.max_output
@@ -100,6 +101,7 @@ def _unsupported_options(request: SamplingRequest, able: Capabilities) -> tuple[
             able.max_stop_sequences is not None and len(stops) > able.max_stop_sequences,
         ),
         ("tools", bool(request.tools) and not able.tools),
+        ("mcp_tools", bool(request.mcp_tools) and not able.native_mcp),
         (
             "tool_choice",
             # Where there is no such switch, "none" means that no tool is offered.

@@ -29,6 +29,7 @@ from penstock.providers.credentials import Secret
 from penstock.providers.dialect import Dialect, Options, StreamDecoder, WireCall
 from penstock.providers.http import HttpTransport, WireResponse
 from penstock.providers.masking import mask_bytes, mask_error
+from penstock.providers.mcp_calls import hide_headers
 from penstock.providers.origin import legible, origin_of, stamped
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
@@ -115,7 +116,7 @@ class WireProvider:
         origin = origin_of(self._dialect.name, self.name, profile)
         request = legible(request, origin)
         earlier: Reply | None = None
-        with self._located(model):
+        with self._located(model, request):
             for _ in range(MAX_ROUNDS):
                 try:
                     call = self._dialect.encode(model, request, profile, False)
@@ -138,7 +139,7 @@ class WireProvider:
         request = legible(request, origin)
         earlier: Reply | None = None
         delivered = False
-        with self._located(model):
+        with self._located(model, request):
             for _ in range(MAX_ROUNDS):
                 follow: SamplingRequest | None = None
                 try:
@@ -199,15 +200,17 @@ class WireProvider:
             return None
         profile = self._profile(model)
         request = legible(request, origin_of(self._dialect.name, self.name, profile))
-        with self._located(model):
+        with self._located(model, request):
             call = count.encode(model, request, profile)
             return count.decode((await self._request(call)).body) if call else None
 
     async def aclose(self) -> None:
         """The connections belong to the engine's transport; nothing else is open."""
 
-    def _located(self, model: str | None = None) -> _Located:
-        return _Located(self, model)
+    def _located(
+        self, model: str | None = None, request: SamplingRequest | None = None
+    ) -> _Located:
+        return _Located(self, model, request)
 
     def sent_secrets(self) -> tuple[str, ...]:
         """What this provider has sent and nobody may read: its key, its headers, its signature."""
@@ -320,17 +323,22 @@ class _Located:
     """Errors that leave this block name the provider and the model, and hold no secret."""
 
     # A class, because a generator in its place would cost every call several times as much.
-    __slots__ = ("_model", "_provider")
+    __slots__ = ("_model", "_provider", "_request")
 
-    def __init__(self, provider: WireProvider, model: str | None) -> None:
+    def __init__(
+        self, provider: WireProvider, model: str | None, request: SamplingRequest | None
+    ) -> None:
         self._provider = provider
         self._model = model
+        self._request = request
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PenstockError):
+            if self._request is not None and self._request.mcp_tools:
+                hide_headers(error, self._request.mcp_tools)
             mask_error(error, self._provider.sent_secrets())
             error.located(provider=self._provider.name, model=self._model)
 

@@ -63,7 +63,8 @@ async def _stream(engine: Engine, exchange: Exchange, call: ChatCall) -> None:
                 if encoder.ended:
                     await exchange.end(data)
                     break
-                await exchange.write(data)
+                if data:
+                    await exchange.write(data)
 
 
 async def embeddings(engine: Engine, exchange: Exchange) -> None:

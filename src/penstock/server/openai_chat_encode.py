@@ -18,6 +18,8 @@ from penstock.contract.events import (
     Error,
     ReasoningDelta,
     StreamEvent,
+    ToolEnded,
+    ToolStarted,
     ToolUseDelta,
 )
 from penstock.contract.exchange import Result, Usage
@@ -142,6 +144,9 @@ class ChunkEncoder:
             return self._chunk(b'{"reasoning_content":%b}' % _encode(event.text))
         if isinstance(event, ToolUseDelta):
             return self._chunk(b'{"tool_calls":[%b]}' % _tool_delta(event))
+        if isinstance(event, ToolStarted | ToolEnded):
+            # Somebody else runs this tool; a `tool_calls` would ask the client to.
+            return b""
         self.ended = True
         if isinstance(event, Complete):
             return self._complete(event.result)

@@ -14,6 +14,7 @@ from penstock.contract.messages import (
     Audio,
     Content,
     Image,
+    MCPCall,
     Reasoning,
     Text,
     ToolResult,
@@ -116,6 +117,8 @@ def _part(part: Content) -> Iterator[Count]:
             yield _json([part.id, part.name, part.input])
         case ToolResult():
             yield measure(part.tool_use_id) + measure(part.text)
+        case MCPCall():
+            yield _json([part.id, part.server, part.name, part.input]) + measure(part.text)
         case Image() | Audio():
             pass
 
@@ -133,7 +136,7 @@ def _wrapping(request: SamplingRequest, family: Family) -> int:
     wrapped = len(request.messages) + len(request.tools) + bool(request.system_prompt)
     wrapped += request.output_schema is not None
     wrapped += sum(
-        isinstance(part, ToolUse | ToolResult)
+        isinstance(part, ToolUse | ToolResult | MCPCall)
         for message in request.messages
         for part in message.content
     )

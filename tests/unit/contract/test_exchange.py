@@ -16,7 +16,7 @@ from penstock.contract.exchange import (
     Usage,
     nanos_to_text,
 )
-from penstock.contract.messages import Message, Reasoning, Text, ToolUse, user
+from penstock.contract.messages import MCPCall, Message, Reasoning, Text, ToolUse, user
 
 FULL = Metadata(
     provider="openai",
@@ -161,6 +161,10 @@ def test_a_result_offers_its_parts() -> None:
     assert result.text == "It is noon."
     assert result.reasoning == "hm."
     assert result.tool_uses == (use,)
+    assert result.mcp_calls == ()
+    made = MCPCall("m1", "docs", "search", {})
+    assert Result((made, use), "gpt", "toolUse", FULL).mcp_calls == (made,)
+    assert Result((made, use), "gpt", "toolUse", FULL).tool_uses == (use,)
     assert result.usage == FULL.usage
     assert result.request_id == "req_1"
     assert result.cost_usd == 0.0015

@@ -12,6 +12,7 @@ from penstock.contract.messages import (
     Audio,
     Content,
     Image,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -58,6 +59,19 @@ OURS: list[tuple[Content, dict[str, Any]]] = [
     (
         Reasoning("hm", signature="sig", redacted=True),
         {"type": "reasoning", "text": "hm", "signature": "sig", "redacted": True},
+    ),
+    (
+        MCPCall("m1", "docs", "search", {"q": 1}, (Text("4 °C"),), True, meta={"a": 1}),
+        {
+            "type": "mcp_call",
+            "id": "m1",
+            "server": "docs",
+            "name": "search",
+            "input": {"q": 1},
+            "content": [{"type": "text", "text": "4 °C"}],
+            "isError": True,
+            "_meta": {"a": 1},
+        },
     ),
 ]
 
@@ -150,6 +164,13 @@ def test_a_tool_result_without_text_says_its_structured_content() -> None:
     assert ToolResult("c1").text == ""
 
 
+def test_a_call_that_the_provider_made_is_no_tool_use() -> None:
+    call = MCPCall("m1", "docs", "search", {}, (Text("4"), Text(" °C")))
+    assert call.text == "4 °C"
+    assert assistant(call, "It is.").tool_uses == ()
+    assert assistant(call, "It is.").text == "It is."
+
+
 json_objects = st.dictionaries(
     st.text(),
     st.recursive(
@@ -177,7 +198,17 @@ results = st.builds(
 thoughts = st.builds(
     Reasoning, st.text(), signature=st.none() | st.text(), redacted=st.booleans(), meta=metas
 )
-parts = texts | images | sounds | uses | results | thoughts
+server_calls = st.builds(
+    MCPCall,
+    st.text(),
+    st.text(),
+    st.text(),
+    json_objects,
+    st.lists(texts | images | sounds, max_size=3).map(tuple),
+    st.booleans(),
+    meta=metas,
+)
+parts = texts | images | sounds | uses | results | thoughts | server_calls
 messages = st.builds(
     Message,
     st.sampled_from(["user", "assistant", "system"]),

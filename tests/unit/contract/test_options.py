@@ -5,6 +5,7 @@ import pytest
 
 from penstock.contract.options import (
     Capabilities,
+    MCPTool,
     ModelPreferences,
     OutputSchema,
     ToolChoice,
@@ -38,9 +39,67 @@ def test_a_tool_without_arguments_takes_an_empty_object() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [ToolChoice(), ToolDefinition("t"), OutputSchema({}), ModelPreferences(), Capabilities()],
+    [
+        ToolChoice(),
+        ToolDefinition("t"),
+        OutputSchema({}),
+        ModelPreferences(),
+        Capabilities(),
+        MCPTool("https://host/", "docs"),
+    ],
 )
 def test_options_are_frozen(value: msgspec.Struct) -> None:
     field = value.__struct_fields__[0]
     with pytest.raises(AttributeError):
         setattr(value, field, None)
+
+
+SERVER = MCPTool(
+    "https://me:p4ss@host:8443/k3y/mcp?token=t0k",
+    "docs",
+    {"X-Key": "s3cr3t", "Authorization": "Bearer s3cr3t"},
+    ["search"],
+)
+
+
+def test_a_server_keeps_copies_of_what_it_is_given() -> None:
+    headers, names = {"X-Key": "a"}, ["search"]
+    server = MCPTool("https://host/", "docs", headers, names)
+    headers["X-Key"] = "b"
+    names.append("open")
+    assert (server.http_headers, server.allowed_tools) == ({"X-Key": "a"}, ("search",))
+    assert MCPTool("https://host/", "docs").allowed_tools is None
+
+
+def test_a_server_shows_no_secret() -> None:
+    shown = (
+        "MCPTool(url='https://host:8443/...', name='docs', http_headers=['Authorization', "
+        "'X-Key'], allowed_tools=('search',), mode='auto')"
+    )
+    assert repr(SERVER) == str(SERVER) == f"{SERVER}" == shown
+    assert f"{[SERVER]}" == f"[{shown}]"
+    said = repr(SERVER.__rich_repr__())
+    for secret in ("p4ss", "k3y", "t0k", "s3cr3t"):
+        assert secret not in shown + said
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://host", "https://host"),
+        ("https://host/", "https://host"),
+        ("https://host?k=1", "https://host/..."),
+        ("https://host#f", "https://host/..."),
+        ("nonsense", "nonsense"),
+        ("", ""),
+    ],
+)
+def test_the_place_of_a_server_is_its_host(url: str, place: str) -> None:
+    assert MCPTool(url, "docs").place == place
+
+
+def test_a_server_survives_the_wire() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(SERVER), type=MCPTool) == SERVER
+    assert msgspec.convert(msgspec.to_builtins(SERVER), MCPTool) == SERVER
+    with pytest.raises(msgspec.ValidationError, match="mode"):
+        msgspec.convert({"url": "u", "name": "n", "mode": "local"}, MCPTool)

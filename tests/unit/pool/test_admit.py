@@ -8,7 +8,13 @@ import pytest
 from penstock.contract.errors import UnsupportedOption
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Text, ToolResult, ToolUse, assistant, user
-from penstock.contract.options import Capabilities, OutputSchema, ToolChoice, ToolDefinition
+from penstock.contract.options import (
+    Capabilities,
+    MCPTool,
+    OutputSchema,
+    ToolChoice,
+    ToolDefinition,
+)
 from penstock.contract.ports import Target
 from penstock.pool.admit import admit
 
@@ -193,3 +199,20 @@ def test_content_is_never_dropped(
 def test_content_that_the_model_takes_passes(part: Any, able: Capabilities) -> None:
     asked = SamplingRequest(messages=(user(part),), max_tokens=9)
     assert admit(asked, able, TARGET) == (asked, ())
+
+
+SERVED = msgspec.structs.replace(LENIENT, mcp_tools=(MCPTool("https://host/", "docs"),))
+SERVED_ONLY = msgspec.structs.replace(SERVED, tools=())
+
+
+def test_servers_are_for_providers_that_connect_to_them() -> None:
+    assert admit(SERVED, Capabilities(native_mcp=True), TARGET) == (SERVED, ())
+    with pytest.raises(UnsupportedOption, match="llama does not support mcp_tools; leave"):
+        admit(msgspec.structs.replace(SERVED, ignore_invalid_options=False), Capabilities(), TARGET)
+
+
+def test_a_choice_among_dropped_servers_goes_with_them_unless_functions_are_left() -> None:
+    assert admit(SERVED, Capabilities(), TARGET) == (LENIENT, ("mcp_tools",))
+    fitted, dropped = admit(SERVED_ONLY, Capabilities(), TARGET)
+    emptied = {"mcp_tools": (), "tool_choice": None, "parallel_tools": None}
+    assert (fitted, dropped) == (msgspec.structs.replace(SERVED_ONLY, **emptied), ("mcp_tools",))

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.events import Chunk, ToolUseDelta
+from penstock.contract.events import Chunk, ToolEnded, ToolUseDelta
 from penstock.contract.exchange import Reply, Usage
-from penstock.contract.messages import Content, Reasoning, Text, ToolUse
+from penstock.contract.messages import Content, MCPCall, Reasoning, Text, ToolUse
 from penstock.providers.rounds import PAUSE_MARK, after, endless, joined, without
 
 CALL = ToolUse("c1", "f", {})
@@ -92,6 +92,20 @@ def test_the_calls_of_a_later_round_are_numbered_on() -> None:
     events = [Chunk("y"), ToolUseDelta(0, "b", "g")]
     assert after(earlier, events) == [Chunk("y"), ToolUseDelta(1, "b", "g")]
     assert after(None, events) is events
+
+
+def test_a_call_of_one_round_is_answered_in_the_next() -> None:
+    asked = MCPCall("m1", "docs", "search", {"q": 1}, meta={"state": "pending", "kept": 1})
+    answer = MCPCall("m1", "", "", {}, (Text("4 °C"),), True, meta={"state": "answered"})
+    stray = MCPCall("m2", "", "", {})
+    first = Reply((Text("a"), asked), "m", "pause", Usage())
+    second = Reply((answer, stray, Text("b")), "m", "endTurn", Usage())
+    meta = {"state": "answered", "kept": 1}
+    whole = MCPCall("m1", "docs", "search", {"q": 1}, (Text("4 °C"),), True, meta=meta)
+    assert joined(first, second).content == (Text("a"), whole, stray, Text("b"))
+    events = [ToolEnded("m1", "", True), ToolEnded("m2", ""), ToolEnded("m3", "open")]
+    named = [ToolEnded("m1", "search", True), ToolEnded("m2", ""), ToolEnded("m3", "open")]
+    assert after(first, events) == named
 
 
 def test_an_answer_without_an_end_is_nobodys_to_repeat() -> None:

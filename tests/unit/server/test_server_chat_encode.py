@@ -14,10 +14,12 @@ from penstock.contract.events import (
     Error,
     ReasoningDelta,
     StreamEvent,
+    ToolEnded,
+    ToolStarted,
     ToolUseDelta,
 )
 from penstock.contract.exchange import Metadata, Result, Usage
-from penstock.contract.messages import Content, Reasoning, Text, ToolUse
+from penstock.contract.messages import Content, MCPCall, Reasoning, Text, ToolUse
 from penstock.server.openai_chat_encode import ChunkEncoder, encode
 from tests.unit.server.gateway_support import deltas, read_events
 
@@ -158,6 +160,19 @@ def test_a_stream_of_thinking_and_tools() -> None:
 def _begin(index: int, id: str, name: str, arguments: str) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     return {"index": index, "id": id, "type": "function", "function": function}
+
+
+def test_a_tool_that_somebody_else_runs_is_not_the_clients_to_call() -> None:
+    call = MCPCall("m1", "docs", "search", {"q": 1}, (Text("4 °C"),))
+    done = result(call, Text("Cold."))
+    plain = written(Chunk("Cold."), Complete(done))
+    started = ToolStarted("m1", "search", {"q": 1}, "docs")
+    ended = ToolEnded("m1", "search", content=call.content)
+    assert written(started, ended, Chunk("Cold."), Complete(done)) == plain
+    choice = json.loads(encode(done))["choices"][0]
+    assert choice["message"]["content"] == "Cold."
+    assert "tool_calls" not in choice["message"]
+    assert choice["finish_reason"] == "stop"
 
 
 def test_usage_comes_in_a_chunk_of_its_own() -> None:

@@ -28,6 +28,7 @@ from penstock.contract.messages import (
     Content,
     Image,
     JSONObject,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -40,6 +41,7 @@ from penstock.providers.bedrock.reasoning import reasoning
 from penstock.providers.bedrock.schema import adapt
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
+from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
 
 CACHE_POINT: JSONObject = {"cachePoint": {"type": "default"}}
@@ -159,6 +161,8 @@ def _block(part: Content, path: str) -> JSONObject | None:
     if isinstance(part, ToolUse):
         call = {"toolUseId": _call_id(part.id), "name": part.name, "input": part.input}
         return {"toolUse": call}
+    if isinstance(part, MCPCall):
+        return {"text": told(part)}
     if isinstance(part, Reasoning) and part.signature:
         return {"reasoningContent": _reasoning(part, part.signature)}
     return None

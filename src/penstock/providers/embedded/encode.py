@@ -21,6 +21,7 @@ from penstock.contract.messages import (
     Content,
     Image,
     JSONObject,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -29,6 +30,7 @@ from penstock.contract.messages import (
     join_text,
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
+from penstock.providers.mcp_calls import told
 
 _CALL = '{"name": "<function>", "arguments": {...}}'
 _REPLY = '{"reply": "<text>"}'
@@ -163,6 +165,8 @@ def _line(part: Content, names: dict[str, str]) -> str | None:
         case ToolResult():
             kind = "Error" if part.is_error else "Result"
             return f"{kind} of {names.get(part.tool_use_id, part.tool_use_id)}: {part.text}"
+        case MCPCall():
+            return told(part).strip()
         case Reasoning() | Text() | Image() | Audio():
             return None
 

@@ -60,7 +60,7 @@ class FakeProvider:
         self._script = deque(script)
 
     def capabilities(self, model: str) -> Capabilities:
-        """Everything, so that any request can be tested."""
+        """Everything but connections to MCP servers, so that any request can be tested."""
         return Capabilities(audio=True, prefill=True, embeddings=True)
 
     async def generate(self, model: str, request: SamplingRequest) -> Reply:

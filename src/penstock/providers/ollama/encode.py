@@ -25,6 +25,7 @@ from penstock.contract.messages import (
     Content,
     Image,
     JSONObject,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -34,6 +35,7 @@ from penstock.contract.messages import (
 from penstock.contract.options import ToolDefinition
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
+from penstock.providers.mcp_calls import told
 from penstock.providers.ollama import schema, tool_names
 from penstock.providers.profiles import ModelProfile
 
@@ -163,6 +165,8 @@ class _Messages:
                 self._names[part.id] = part.name
                 function = {"name": tool_names.to_wire(part.name), "arguments": part.input}
                 calls.append({"function": function})
+            elif isinstance(part, MCPCall):
+                texts.append(told(part))
             elif isinstance(part, Reasoning):
                 thoughts.append(part.text)
             else:

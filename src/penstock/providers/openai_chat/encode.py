@@ -26,6 +26,7 @@ from penstock.contract.messages import (
     Content,
     Image,
     JSONObject,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -35,6 +36,7 @@ from penstock.contract.messages import (
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
+from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/chat/completions"
@@ -195,6 +197,8 @@ def _assistant(message: Message, number: int, replay: str | None) -> JSONObject:
                     "function": {"name": part.name, "arguments": arguments},
                 }
             )
+        elif isinstance(part, MCPCall):
+            texts.append(told(part))
         elif isinstance(part, Reasoning):
             thoughts.append(part.text)
         else:

@@ -1,0 +1,78 @@
+"""Hosts that no caller may send anybody to: what a machine answers only to itself.
+
+Cloud machines hand out their own credentials to whoever asks a link-local address or a name that
+stands for one. A caller who chooses an address (of an MCP server, say) must not reach them through
+us, nor through a provider that connects for us. Ask `forbidden` about the host of an address, and
+again about each address that its name has turned out to stand for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import unicodedata
+from typing import TypeAlias
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_METADATA_NAMES = frozenset(
+    {
+        "instance-data",
+        "instance-data.ec2.internal",
+        "metadata",
+        "metadata.azure.internal",
+        "metadata.goog",
+        "metadata.google.internal",
+    }
+)
+_METADATA_ADDRESSES = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "fd00:42::42"),
+    )
+)
+"""Those of Alibaba, Oracle, AWS, Google and Scaleway that are not link-local."""
+_LINK_LOCAL = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# What the C library reads as an address: one to four numbers, each decimal, octal or hexadecimal.
+_NUMBERS = re.compile(r"(0x[0-9a-f]*|\d+)(\.(0x[0-9a-f]*|\d+)){0,3}")
+
+
+def forbidden(host: str) -> str | None:
+    """Why nobody may be sent to this host, in words that follow its name; None if one may be."""
+    # Clients fold the forms of a name before they look it up, and so the check must.
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").lower()
+    name = name.strip("[]").partition("%")[0].rstrip(".")
+    if name in _METADATA_NAMES:
+        return "is the metadata service of a cloud"
+    address = _address(name)
+    for each in () if address is None else (address, *_inside(address)):
+        if each in _METADATA_ADDRESSES:
+            return "is the metadata service of a cloud"
+        if any(each in network for network in _LINK_LOCAL):
+            return "is a link-local address, where clouds keep their metadata services"
+    return None
+
+
+def _address(name: str) -> _Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        pass
+    if _NUMBERS.fullmatch(name):
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(name))
+        except OSError:
+            pass
+    return None
+
+
+def _inside(address: _Address) -> list[_Address]:
+    """The IPv4 addresses that an IPv6 address only wraps."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    wrapped = [address.ipv4_mapped, address.sixtofour]
+    if address in _NAT64 or int(address) >> 32 == 0:
+        wrapped.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in wrapped if each is not None]

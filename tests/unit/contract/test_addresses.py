@@ -1,0 +1,97 @@
+"""Hosts that hand out a machine's own secrets, in every form in which a client would take them."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.addresses import forbidden
+
+LINK_LOCAL = "is a link-local address, where clouds keep their metadata services"
+METADATA = "is the metadata service of a cloud"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "169.254.0.1",
+        "169.254.169.254.",
+        "2852039166",  # the same in one number
+        "0xa9fea9fe",
+        "0XA9.0xfe.0xA9.0xfe",
+        "0251.0376.0251.0376",
+        "169.254.43518",
+        "[fe80::1]",
+        "fe80::1%eth0",
+        "febf::1",
+        "::ffff:169.254.169.254",
+        "[::ffff:a9fe:a9fe]",
+        "64:ff9b::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+        "::169.254.169.254",
+        "１６９.２５４.１６９.２５４",  # noqa: RUF001
+        "169。254。169。254",
+    ],
+)
+def test_link_local_addresses(host: str) -> None:
+    assert forbidden(host) == LINK_LOCAL
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "metadata.google.internal",
+        "Metadata.Google.Internal.",
+        "metadata",
+        "metadata.goog",
+        "instance-data.ec2.internal",
+        "metadata.azure.internal",
+        "fd00:ec2::254",
+        "[fd00:0ec2:0::0254]",
+        "fd20:ce::254",
+        "100.100.100.200",
+        "192.0.0.192",
+    ],
+)
+def test_metadata_services(host: str) -> None:
+    assert forbidden(host) == METADATA
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "mcp.example.com",
+        "localhost",
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.253.255.255",
+        "169.255.0.0",
+        "[::1]",
+        "fec0::1",
+        "fd00:ec2::255",
+        "2002:a9ff::1",
+        "metadata.example.com",
+        "0x",
+        "1.2.3.4.5",
+        "999999999999",
+        "",
+        "%",
+    ],
+)
+def test_others_are_nobodys_business(host: str) -> None:
+    assert forbidden(host) is None
+
+
+@given(st.integers(0, 2**16 - 1))
+def test_no_link_local_address_passes_in_any_form(low: int) -> None:
+    number = (169 << 24) + (254 << 16) + low
+    address = ipaddress.IPv4Address(number)
+    forms = (str(address), str(number), hex(number), f"::ffff:{address}", f"64:ff9b::{address}")
+    assert {forbidden(form) for form in forms} <= {LINK_LOCAL}
+
+
+@given(st.text())
+def test_any_text_has_an_answer(host: str) -> None:
+    assert forbidden(host) in (None, LINK_LOCAL, METADATA)
