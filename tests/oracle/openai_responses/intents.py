@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from penstock import (
     Image,
+    MCPCall,
+    MCPTool,
     OutputSchema,
     Reasoning,
     Text,
@@ -58,6 +60,52 @@ THOUGHT_WIRE = {
     "id": "rs_1",
     "summary": [{"type": "summary_text", "text": "Hm."}],
     "encrypted_content": "enc",
+}
+
+
+DOCS = MCPTool("https://mcp.example.com/mcp", "docs")
+DOCS_WIRE = {
+    "type": "mcp",
+    "server_label": "docs",
+    "server_url": "https://mcp.example.com/mcp",
+    "require_approval": "never",
+}
+LISTED: dict[str, Any] = {
+    "type": "mcp_list_tools",
+    "id": "mcpl_1",
+    "server_label": "docs",
+    "tools": [{"name": "search", "description": "Finds.", "input_schema": CITY}],
+}
+FAILURE = {"type": "mcp_protocol_error", "code": -32602, "message": "no such page"}
+FOUND = MCPCall(
+    *("mcp_1", "docs", "search", {"city": "Rome"}),
+    (Text("Sunny."),),
+    meta={"openai_mcp": {}, "openai_mcp_tools": [LISTED]},
+)
+FOUND_WIRE = {
+    "type": "mcp_call",
+    "id": "mcp_1",
+    "server_label": "docs",
+    "name": "search",
+    "arguments": '{"city":"Rome"}',
+    "output": "Sunny.",
+}
+LOST = MCPCall(
+    id="mcp_2",
+    server="docs",
+    name="open",
+    input={},
+    content=(Text("no such page"),),
+    is_error=True,
+    meta={"openai_mcp": {"error": FAILURE}},
+)
+LOST_WIRE = {
+    "type": "mcp_call",
+    "id": "mcp_2",
+    "server_label": "docs",
+    "name": "open",
+    "arguments": "{}",
+    "error": FAILURE,
 }
 
 
@@ -290,6 +338,57 @@ INTENTS = (
         },
     ),
     _format("an optional property", OutputSchema(LOOSE), NULLABLE),
+    Intent("an MCP server", {"mcp_tools": (DOCS,)}, {"tools": [DOCS_WIRE]}),
+    Intent(
+        "MCP servers beside a function",
+        {
+            "tools": (WEATHER,),
+            "mcp_tools": (
+                MCPTool(DOCS.url, "docs", {"Authorization": "Bearer tok", "X-Team": "a"}),
+                MCPTool("http://10.0.0.1:8000/", "wiki", {"authorization": "Basic dTpw"}),
+            ),
+            "tool_choice": ToolChoice("required"),
+            "parallel_tools": False,
+        },
+        {
+            "tools": [
+                WEATHER_WIRE,
+                {**DOCS_WIRE, "authorization": "tok", "headers": {"X-Team": "a"}},
+                {
+                    **DOCS_WIRE,
+                    "server_label": "wiki",
+                    "server_url": "http://10.0.0.1:8000/",
+                    "headers": {"authorization": "Basic dTpw"},
+                },
+            ],
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+        },
+    ),
+    Intent(
+        "some tools of an MCP server",
+        {"mcp_tools": (MCPTool(DOCS.url, "docs", allowed_tools=["search", "open"]),)},
+        {"tools": [{**DOCS_WIRE, "allowed_tools": ["search", "open"]}]},
+    ),
+    Intent(
+        "MCP calls go back with the list of tools",
+        {
+            "messages": (user("Weather?"), assistant(THOUGHT, FOUND, LOST, "Sunny."), user("So?")),
+            "mcp_tools": (DOCS,),
+        },
+        {
+            "input": [
+                *(ASK, LISTED, THOUGHT_WIRE, FOUND_WIRE, LOST_WIRE, said("Sunny.")),
+                {"role": "user", "content": "So?"},
+            ],
+            "tools": [DOCS_WIRE],
+        },
+    ),
+    Intent(
+        "MCP calls go back without a server, and without its tools",
+        {"messages": (user("Weather?"), assistant(FOUND, "Sunny."), user("So?"))},
+        {"input": [ASK, FOUND_WIRE, said("Sunny."), {"role": "user", "content": "So?"}]},
+    ),
     Intent(
         "everything at once",
         {

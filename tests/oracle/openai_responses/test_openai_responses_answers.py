@@ -9,6 +9,7 @@ Differences that are left, and why:
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -19,13 +20,22 @@ from openai.types.responses import Response
 
 from penstock.contract import errors
 from penstock.contract.errors import PenstockError, StreamInterrupted
-from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
+from penstock.contract.events import (
+    Chunk,
+    Finished,
+    ProviderEvent,
+    ReasoningDelta,
+    ToolEnded,
+    ToolStarted,
+    ToolUseDelta,
+)
 from penstock.contract.exchange import Reply, SamplingRequest
-from penstock.contract.messages import Reasoning, ToolUse, user
+from penstock.contract.messages import MCPCall, Reasoning, ToolUse, user
 from penstock.contract.ports import Provider
 from penstock.providers.http import HttpTransport
 from penstock.streaming.assemble import parse_arguments
 from tests.conformance.checks.answers import EXOTIC, PIECES
+from tests.conformance.checks.mcp import LOST, SEARCH
 from tests.conformance.checks.tools import PARIS, ROME, UTC
 from tests.oracle.openai_responses.recorder import JSON, SSE, Recorder
 from tests.support.wire.dialect import Frame
@@ -47,8 +57,14 @@ SCENARIOS = {
     "a call": Scenario(calls=(PARIS,), stop="tool_use"),
     "calls": Scenario(calls=(PARIS, ROME, UTC), stop="tool_use"),
     "a call without arguments": Scenario(calls=(Call("c", "now", ("{}",)),), stop="tool_use"),
+    "servers": Scenario(mcp=(SEARCH, LOST), text=PIECES),
     "everything": Scenario(
-        reasoning=("Hm.",), text=PIECES, calls=(PARIS, UTC), stop="tool_use", response_id="r-77"
+        reasoning=("Hm.",),
+        mcp=(SEARCH, LOST),
+        text=PIECES,
+        calls=(PARIS, UTC),
+        stop="tool_use",
+        response_id="r-77",
     ),
 }
 BODIES = {
@@ -80,6 +96,19 @@ async def provider(recorder: Recorder) -> AsyncGenerator[Provider, None]:
         yield recorder.provider(transport)
 
 
+def server_call(call: MCPCall) -> tuple[Any, ...]:
+    arguments = json.dumps(call.input)
+    return call.id, call.server, call.name, arguments, call.is_error, call.text
+
+
+def failed(item: Any) -> bool:
+    return item.error is not None
+
+
+def words(item: Any) -> str:
+    return item.error.content[0]["text"] if item.error else item.output or ""
+
+
 def same(reply: Reply, response: Response) -> None:
     assert reply.text == response.output_text
     assert (reply.response_id, reply.model) == (response.id, response.model)
@@ -89,6 +118,12 @@ def same(reply: Reply, response: Response) -> None:
         (item.call_id, item.name, parse_arguments(item.arguments, tool=item.name))
         for item in response.output
         if item.type == "function_call"
+    ]
+    servers = [part for part in reply.content if isinstance(part, MCPCall)]
+    assert [server_call(each) for each in servers] == [
+        (item.id, item.server_label, item.name, item.arguments, failed(item), words(item))
+        for item in response.output
+        if item.type == "mcp_call"
     ]
     thoughts = [part for part in reply.content if isinstance(part, Reasoning)]
     assert [
@@ -146,6 +181,18 @@ async def test_a_stream(
         event.arguments for event in ours if isinstance(event, ToolUseDelta) and not event.id
     ]
     assert arguments == deltas("function_call_arguments")
+    started = [event for event in ours if isinstance(event, ToolStarted)]
+    assert [(event.id, json.dumps(event.input)) for event in started] == [
+        (event.item_id, event.arguments)
+        for event in theirs
+        if event.type == "response.mcp_call_arguments.done"
+    ]
+    ended = [event for event in ours if isinstance(event, ToolEnded)]
+    assert [(event.id, event.name, event.is_error) for event in ended] == [
+        (event.item.id, event.item.name, failed(event.item))
+        for event in theirs
+        if event.type == "response.output_item.done" and event.item.type == "mcp_call"
+    ]
     last = ours[-1]
     assert isinstance(last, Finished)
     same(last.reply, theirs[-1].response)

@@ -26,7 +26,17 @@ from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
 from penstock.contract.messages import Message
 from penstock.contract.ports import Provider
 from penstock.providers.http import HttpTransport
-from tests.oracle.openai_responses.intents import CHECKED, INTENTS, MODELS, Intent
+from tests.oracle.openai_responses.intents import (
+    CHECKED,
+    DOCS,
+    DOCS_WIRE,
+    FOUND_WIRE,
+    INTENTS,
+    LISTED,
+    LOST_WIRE,
+    MODELS,
+    Intent,
+)
 from tests.oracle.openai_responses.recorder import KEY, SSE, Recorder
 from tests.unit.providers.openai_responses import responses_wire as wire
 
@@ -78,7 +88,8 @@ def normal(body: bytes) -> dict[str, Any]:
 
 
 def _normal_item(item: dict[str, Any]) -> dict[str, Any]:
-    dropped = {"status"} if item.get("type") == "reasoning" else {"status", "id"}
+    kept = item.get("type") in ("reasoning", "mcp_call", "mcp_list_tools")
+    dropped = {"status"} if kept else {"status", "id"}
     item = {key: value for key, value in item.items() if key not in dropped and value is not None}
     if item.get("role") == "assistant":
         item["content"] = [{"type": part["type"], "text": part["text"]} for part in item["content"]]
@@ -156,13 +167,16 @@ async def test_a_type_is_made_strict_as_the_client_does_it(
 async def test_an_answer_goes_back_as_the_client_sends_it(
     recorder: Recorder, client: AsyncOpenAI, provider: Provider
 ) -> None:
-    items = [wire.thought("Hm."), wire.message("Wait.", phase="commentary"), wire.call("f", "{}")]
+    items = [
+        *(LISTED, wire.thought("Hm."), FOUND_WIRE, LOST_WIRE),
+        *(wire.message("Wait.", phase="commentary"), wire.call("f", "{}")),
+    ]
     recorder.answer(wire.body(*items))
-    request = SamplingRequest(messages=(user("Hello"),), max_tokens=64)
+    request = SamplingRequest(messages=(user("Hello"),), max_tokens=64, mcp_tools=(DOCS,))
     reply = await provider.generate("gpt-6-luna", request)
     again = (user("Hello"), Message("assistant", reply.content))
-    await provider.generate("gpt-6-luna", SamplingRequest(messages=again, max_tokens=64))
-    told = arguments(Intent("", model="gpt-6-luna"))
+    await provider.generate("gpt-6-luna", msgspec.structs.replace(request, messages=again))
+    told = arguments(Intent("", theirs={"tools": [DOCS_WIRE]}, model="gpt-6-luna"))
     answer = cast(Response, await client.responses.create(**told))
     more: dict[str, Any] = {**told, "input": [*told["input"], *answer.output]}
     await client.responses.create(**more)

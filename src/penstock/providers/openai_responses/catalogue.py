@@ -52,8 +52,16 @@ _RULES: tuple[Rule, ...] = (
     Rule(models=("gpt-6*",), capabilities={"context_window": 1_050_000}),
     Rule(
         models=("text-embedding-*",),
-        capabilities={"reasoning": False, "tools": False, "images": False, "image_urls": False},
+        capabilities={
+            "reasoning": False,
+            "tools": False,
+            "native_mcp": False,
+            "images": False,
+            "image_urls": False,
+        },
     ),
 )
 
-CATALOGUE = Catalogue(Capabilities(stop_sequences=False, audio=False, embeddings=True), _RULES)
+CATALOGUE = Catalogue(
+    Capabilities(stop_sequences=False, audio=False, native_mcp=True, embeddings=True), _RULES
+)

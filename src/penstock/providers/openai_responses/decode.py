@@ -91,6 +91,8 @@ class ResponseStreamDecoder(StreamReader[ServerSentEvent]):
             self._settle(event.response or Response(), kind, events)
         elif kind == "response.function_call_arguments.delta":
             items.add_arguments(key, delta, events)
+        elif kind == "response.mcp_call_arguments.done":
+            items.start_tool(key, event.arguments or "", events)
         elif kind == "response.reasoning_summary_text.delta":
             items.add_thought(key, delta, event.summary_index, events)
         elif kind == "response.reasoning_text.delta":
@@ -142,6 +144,8 @@ def _reply(items: Items, response: Response) -> Reply:
         if isinstance(error, ContentRejected):
             error.partial = items.text
         raise error
+    if items.unapproved is not None:
+        raise items.unapproved
     if items.refusal:
         raise ContentRejected(f"the model refused: {items.refusal[:500]}", partial=items.text)
     details = response.incomplete_details

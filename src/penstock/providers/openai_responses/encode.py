@@ -7,6 +7,7 @@ request refers to an earlier response. What the wire cannot say is decided here,
   `_meta["openai_id"]` show, and only before what it led to: the wire refuses it at a turn's end.
 - The `phase` of an assistant's text is kept in `_meta["openai_phase"]` and goes back with it.
 - A failed tool is `Error: ` and its text, because the wire has no field for failure.
+- A call of an MCP server goes back as its own item if this wire made it, and as text otherwise.
 - Of the request's metadata, `user` is the `safety_identifier`, and a text under `cache` is the
   `prompt_cache_key`. `cache: true` changes nothing: the wire caches long prompts by itself.
 
@@ -16,7 +17,7 @@ Profile option: `least_effort`, for models that cannot be told not to think.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock.contract.errors import InvalidRequest, Problem
@@ -25,6 +26,7 @@ from penstock.contract.messages import (
     Content,
     Image,
     JSONObject,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -34,6 +36,8 @@ from penstock.contract.messages import (
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
+from penstock.providers.mcp_calls import told
+from penstock.providers.openai_responses import mcp
 from penstock.providers.openai_responses.schema import rooted, strict_schema, tool_schema
 from penstock.providers.profiles import ModelProfile
 
@@ -72,9 +76,10 @@ def prompt(model: str, request: SamplingRequest, profile: ModelProfile) -> JSONO
     body: JSONObject = {"model": model, "input": _items(request)}
     if request.system_prompt:
         body["instructions"] = request.system_prompt
-    if request.tools:
+    if request.tools or request.mcp_tools:
         # The wire refuses both switches when there is no tool.
         body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] += [mcp.tool(server) for server in request.mcp_tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _tool_choice(request.tool_choice)
         if request.parallel_tools is not None:
@@ -100,10 +105,11 @@ def _reasoning_control(request: SamplingRequest, profile: ModelProfile) -> JSONO
 
 def _items(request: SamplingRequest) -> list[JSONObject]:
     items: list[JSONObject] = []
+    servers = [server.name for server in request.mcp_tools]
     for number, message in enumerate(request.messages):
         first = message.content[0] if len(message.content) == 1 else None
         if message.role == "assistant":
-            _add_assistant(items, message, number)
+            _add_assistant(items, message, number, servers)
         elif isinstance(first, Text):
             # Nearly all turns are one text; they need none of what follows.
             items.append({"role": message.role, "content": first.text})
@@ -155,29 +161,40 @@ def _result(result: ToolResult, path: str) -> JSONObject:
     return {"type": "function_call_output", "call_id": result.tool_use_id, "output": output}
 
 
-def _add_assistant(items: list[JSONObject], message: Message, number: int) -> None:
+def _add_assistant(
+    items: list[JSONObject], message: Message, number: int, servers: Collection[str]
+) -> None:
     # Thinking waits for what it led to, and is left out if nothing follows.
     waiting: list[JSONObject] = []
     for place, part in enumerate(message.content):
+        if part.meta:
+            items += mcp.listings(part, servers)
         if isinstance(part, Reasoning):
             if (item := _reasoning(part)) is not None:
                 waiting.append(item)
             continue
         if isinstance(part, Text):
-            item = _output(part)
+            added = [_output(part)]
         elif isinstance(part, ToolUse):
-            item = {
-                "type": "function_call",
-                "call_id": part.id,
-                "name": part.name,
-                "arguments": write_json(part.input).decode(),
-            }
+            added = [_call(part)]
+        elif isinstance(part, MCPCall):
+            added = mcp.items_of(part) if mcp.is_own(part) else [_output(Text(told(part)))]
         else:
             path = f"messages[{number}].content[{place}]"
             raise _refused(path, f"an assistant's turn holds no {type(part).__name__}")
-        items += waiting
-        waiting.clear()
-        items.append(item)
+        if added:
+            items += waiting
+            waiting.clear()
+            items += added
+
+
+def _call(part: ToolUse) -> JSONObject:
+    return {
+        "type": "function_call",
+        "call_id": part.id,
+        "name": part.name,
+        "arguments": write_json(part.input).decode(),
+    }
 
 
 def _output(part: Text) -> JSONObject:

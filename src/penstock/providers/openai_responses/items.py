@@ -1,20 +1,35 @@
-"""Collects the items of one response: messages, calls and thoughts, whole or in pieces."""
+"""Collects the items of one response: messages, calls and thoughts, whole or in pieces.
+
+Calls of MCP servers are over when they are told of: `ToolStarted` comes with their arguments, and
+`ToolEnded` with the whole item.
+"""
 
 from __future__ import annotations
 
 import secrets
 from typing import TypeAlias
 
-from penstock.contract.errors import MalformedResponse
-from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
-from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+import msgspec
+
+from penstock.contract.errors import MalformedResponse, ToolFailed
+from penstock.contract.events import (
+    Chunk,
+    ProviderEvent,
+    ReasoningDelta,
+    ToolEnded,
+    ToolStarted,
+    ToolUseDelta,
+)
+from penstock.contract.messages import Content, JSONObject, MCPCall, Reasoning, Text, ToolUse
+from penstock.providers.openai_responses import mcp
 from penstock.providers.openai_responses.encode import ITEM_ID, PHASE
 from penstock.providers.openai_responses.shapes import ContentPart, OutputItem
 from penstock.streaming.assemble import parse_arguments
 
 _BETWEEN_SUMMARIES = "\n\n"
 _MESSAGE, _CALL, _REASONING = "message", "function_call", "reasoning"
-_KINDS = frozenset({_MESSAGE, _CALL, _REASONING})
+_MCP = frozenset({mcp.CALL, mcp.LISTING})
+_KINDS = frozenset({_MESSAGE, _CALL, _REASONING}) | _MCP
 
 Key: TypeAlias = int | str | None
 """An item's number in the output, or its id on servers that give no numbers."""
@@ -23,7 +38,21 @@ Key: TypeAlias = int | str | None
 class _Item:
     """One item: the pieces that were told, and the facts that came with the whole."""
 
-    __slots__ = ("call_id", "id", "kind", "name", "phase", "pieces", "signature", "slot", "summary")
+    __slots__ = (
+        "call_id",
+        "id",
+        "kind",
+        "listing",
+        "made",
+        "name",
+        "phase",
+        "pieces",
+        "server",
+        "signature",
+        "slot",
+        "started",
+        "summary",
+    )
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -36,8 +65,15 @@ class _Item:
         self.slot: int | None = None
         self.call_id = ""
         self.name = ""
+        # Of an MCP server: the call that was made there, or the list of its tools.
+        self.server = ""
+        self.started = False
+        self.made: MCPCall | None = None
+        self.listing: JSONObject | None = None
 
     def build(self) -> Content | None:
+        if self.kind in _MCP:
+            return self.made
         text = "".join(self.pieces)
         if self.kind == _CALL:
             return ToolUse(self.call_id, self.name, parse_arguments(text, tool=self.name))
@@ -55,7 +91,16 @@ class _Item:
 class Items:
     """The items in the order in which they began."""
 
-    __slots__ = ("_by_key", "_calls", "_current", "_current_key", "_items", "_refusals", "differs")
+    __slots__ = (
+        "_by_key",
+        "_calls",
+        "_current",
+        "_current_key",
+        "_items",
+        "_refusals",
+        "differs",
+        "unapproved",
+    )
 
     def __init__(self) -> None:
         """Know no item yet."""
@@ -67,6 +112,8 @@ class Items:
         self._refusals: dict[Key, str] = {}
         self.differs = False
         """Whether some whole item does not go on where its pieces ended."""
+        self.unapproved: ToolFailed | None = None
+        """Set when the provider wants somebody's word before it calls a tool."""
 
     @property
     def text(self) -> str:
@@ -114,18 +161,38 @@ class Items:
             item.pieces.append(piece)
             events.append(ToolUseDelta(item.slot, arguments=piece))
 
+    def start_tool(self, key: Key, arguments: str, events: list[ProviderEvent]) -> None:
+        """The arguments of an MCP server's tool are whole, and the tool is called."""
+        own = self._by_key.get(key)
+        if own is None or own.kind != mcp.CALL or own.started or not own.name:
+            return
+        try:
+            asked = parse_arguments(arguments, tool=own.name)
+        except MalformedResponse:
+            return  # The whole item tells what became of it.
+        own.started = True
+        events.append(ToolStarted(own.id or "", own.name, asked, own.server))
+
     def begin(self, key: Key, item: OutputItem, events: list[ProviderEvent]) -> None:
         """An item was announced; its content follows."""
         if item.type == _CALL:
             self._announce(self._at(key, _CALL, item.id), item, events)
+        elif item.type == mcp.CALL:
+            own = self._at(key, mcp.CALL, item.id)
+            own.name, own.server = item.name or "", item.server_label or ""
         elif item.type in _KINDS:
             self._at(key, item.type, item.id)
 
     def settle(self, key: Key, item: OutputItem, events: list[ProviderEvent]) -> None:
         """The whole item: tell what its pieces have not told."""
+        if item.type == mcp.APPROVAL:
+            self.unapproved = mcp.unapproved(item)
         if item.type not in _KINDS:
             return
         own = self._at(key, item.type, item.id)
+        if item.type in _MCP:
+            self._settle_mcp(own, item, events)
+            return
         own.phase = item.phase or own.phase
         own.signature = item.encrypted_content or own.signature
         if item.type == _CALL:
@@ -151,12 +218,19 @@ class Items:
         `cut` says that the answer was broken off: a call that ends it unfinished is left out.
         """
         built: list[Content] = []
+        listings: list[JSONObject] = []
         for item in self._items:
+            if item.listing is not None:
+                listings.append(item.listing)
             if cut and item is self._items[-1] and item.kind == _CALL and _is_broken(item):
                 break
             if item.kind == _CALL and not item.name:
                 raise MalformedResponse("a tool call has no name")
             part = item.build()
+            if part is not None and listings:
+                kept = {**(part.meta or {}), mcp.LISTINGS: listings}
+                part = msgspec.structs.replace(part, meta=kept)
+                listings = []
             if part is not None:
                 built.append(part)
         return tuple(built)
@@ -185,6 +259,16 @@ class Items:
         own.slot = self._calls
         self._calls += 1
         events.append(ToolUseDelta(own.slot, own.call_id, own.name))
+
+    def _settle_mcp(self, own: _Item, item: OutputItem, events: list[ProviderEvent]) -> None:
+        if item.type == mcp.LISTING and item.error is None:
+            own.listing = mcp.listing_of(item)
+        elif own.made is None and mcp.is_finished(item):
+            own.made = call = mcp.call_of(item)
+            if not own.started:
+                own.started = True
+                events.append(ToolStarted(call.id, call.name, call.input, call.server))
+            events.append(ToolEnded(call.id, call.name, call.is_error, call.content))
 
     def _rest(self, own: _Item, whole: str) -> str:
         told = "".join(own.pieces)

@@ -22,7 +22,7 @@ class ContentPart(_Shape):
 
 
 class OutputItem(_Shape):
-    """A message, a call of a function or a thought; items of other kinds are not read."""
+    """A message, a call, a thought or a list of tools; items of other kinds are not read."""
 
     type: str = ""
     id: str | None = None
@@ -33,6 +33,12 @@ class OutputItem(_Shape):
     arguments: str | None = None
     summary: list[ContentPart] | None = None
     encrypted_content: str | None = None
+    status: str | None = None
+    # Of an MCP server.
+    server_label: str | None = None
+    output: Any = None
+    error: Any = None
+    tools: Any = None
 
 
 class WireUsage(_Shape):
@@ -67,6 +73,7 @@ class Event(_Shape):
 
     type: str = ""
     delta: str | None = None
+    arguments: str | None = None
     output_index: int | None = None
     item_id: str | None = None
     summary_index: int | None = None
