@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 
 from penstock import (
     Image,
+    MCPCall,
+    MCPTool,
     Message,
     OutputSchema,
     Reasoning,
@@ -36,6 +38,37 @@ URL = "https://example.com/cat.png"
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}}
 USE = ToolUse("toolu_1", "weather", {"city": "Rome"})
 ASKED: dict[str, Any] = {"role": "user", "content": "Weather?"}
+
+
+DOCS = MCPTool("https://mcp.example.com/mcp", "docs")
+DOCS_SERVER = {"type": "url", "url": "https://mcp.example.com/mcp", "name": "docs"}
+DOCS_TOOLS = {"type": "mcp_toolset", "mcp_server_name": "docs"}
+LISTED: dict[str, Any] = {
+    "type": "mcp_tool_listing",
+    "mcp_server_name": "docs",
+    "tools": [{"name": "search", "description": "Finds.", "input_schema": CITY}],
+}
+MADE = {
+    "type": "mcp_tool_use",
+    "id": "mcptoolu_1",
+    "name": "search",
+    "server_name": "docs",
+    "input": {"city": "Rome"},
+}
+ANSWERED: dict[str, Any] = {
+    "type": "mcp_tool_result",
+    "tool_use_id": "mcptoolu_1",
+    "is_error": False,
+    "content": [{"type": "text", "text": "Sunny."}],
+}
+FOUND = MCPCall(
+    id="mcptoolu_1",
+    server="docs",
+    name="search",
+    input={"city": "Rome"},
+    content=(Text("Sunny."),),
+    meta={"anthropic_mcp": "answered", "anthropic_mcp_tools": [LISTED]},
+)
 
 
 class Person(BaseModel):
@@ -67,6 +100,8 @@ class Intent:
     parse: type[BaseModel] | None = None
     """The type that the SDK makes the schema of."""
     answer: str = "Hi"
+    beta: bool = False
+    """Whether it is a part of the SDK's `beta.messages`."""
 
 
 def _history(id: str, content: Any, result: ToolResult, **block: Any) -> Intent:
@@ -253,6 +288,79 @@ INTENTS: tuple[Intent, ...] = (
             assistant(USE, ToolUse("toolu_2", "weather", {"city": "Rome"})),
             user("So?", ToolResult("toolu_1", (Text("a"),)), ToolResult("toolu_2", (Text("b"),))),
         ),
+    ),
+    Intent(
+        "an MCP server",
+        {"mcp_servers": [DOCS_SERVER], "tools": [DOCS_TOOLS]},
+        {"mcp_tools": (DOCS,)},
+        beta=True,
+    ),
+    Intent(
+        "MCP servers beside a function",
+        {
+            "mcp_servers": [
+                {**DOCS_SERVER, "authorization_token": "tok"},
+                {"type": "url", "url": "https://wiki.example.com/", "name": "wiki"},
+            ],
+            "tools": [WIRE_TOOL, DOCS_TOOLS, {**DOCS_TOOLS, "mcp_server_name": "wiki"}],
+            "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        },
+        {
+            "tools": (TOOL,),
+            "mcp_tools": (
+                MCPTool(DOCS.url, "docs", {"authorization": "bearer tok"}),
+                MCPTool("https://wiki.example.com/", "wiki"),
+            ),
+            "tool_choice": ToolChoice("required"),
+            "parallel_tools": False,
+        },
+        beta=True,
+    ),
+    Intent(
+        "some tools of an MCP server",
+        {
+            "mcp_servers": [DOCS_SERVER],
+            "tools": [
+                {
+                    **DOCS_TOOLS,
+                    "default_config": {"enabled": False},
+                    "configs": {"search": {"enabled": True}, "open": {"enabled": True}},
+                }
+            ],
+        },
+        {"mcp_tools": (MCPTool(DOCS.url, "docs", allowed_tools=["search", "open"]),)},
+        beta=True,
+    ),
+    Intent(
+        "MCP calls go back",
+        {
+            "mcp_servers": [DOCS_SERVER],
+            "tools": [DOCS_TOOLS],
+            "messages": [
+                ASKED,
+                {
+                    "role": "assistant",
+                    "content": [LISTED, MADE, ANSWERED, {"type": "text", "text": "Sunny."}],
+                },
+                {"role": "user", "content": "So?"},
+            ],
+        },
+        {"mcp_tools": (DOCS,)},
+        (user("Weather?"), assistant(FOUND, "Sunny."), user("So?")),
+        beta=True,
+    ),
+    Intent(
+        "MCP calls go back without the server",
+        {
+            "messages": [
+                ASKED,
+                {"role": "assistant", "content": [LISTED, MADE, ANSWERED]},
+                {"role": "user", "content": "So?"},
+            ],
+        },
+        {},
+        (user("Weather?"), assistant(FOUND), user("So?")),
+        beta=True,
     ),
     _thought(
         "thinking goes back",

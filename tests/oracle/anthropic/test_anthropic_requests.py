@@ -10,6 +10,8 @@ Differences that are meant, and nothing else:
 - The SDK sends `stream: false`; Penstock leaves it out, which is the default.
 - What a schema cannot say moves into its description, in the SDK as Python writes it (`None`,
   `True`), in Penstock as JSON does (`null`, `true`).
+- What is a beta has methods of its own in the SDK, which add `?beta=true` to the path; the header
+  `anthropic-beta`, which both send, is what the API goes by.
 - Telemetry of the SDK (`x-stainless-*`, `user-agent`) and its `accept` have no counterpart.
 """
 
@@ -39,7 +41,8 @@ from tests.unit.providers.anthropic.message_wire import (
     wire_bytes,
 )
 
-HEADERS = ("content-type", "authorization", "anthropic-version")
+HEADERS = ("content-type", "authorization", "anthropic-version", "anthropic-beta")
+BETAS = ["mcp-client-2025-11-20"]
 TOKEN = "gateway-token"
 
 
@@ -77,7 +80,9 @@ async def by_sdk(intent: Intent, capture: Capture, *, stream: bool) -> Sent:
             "messages": HI,
             **intent.sdk,
         }
-        messages = cast(Any, client.messages)
+        messages = cast(Any, client.beta.messages if intent.beta else client.messages)
+        if intent.beta:
+            asked["betas"] = BETAS
         if stream:
             extra = {"output_format": intent.parse} if intent.parse else {}
             async with messages.stream(**asked, **extra) as opened:
@@ -134,7 +139,7 @@ async def test_the_same_request(
         assert await provider.generate(intent.model, request_of(intent))
     ours = capture.sent[-1]
     assert ours is not theirs
-    assert (ours.method, ours.path) == (theirs.method, theirs.path)
+    assert (ours.method, ours.path) == (theirs.method, theirs.path.removesuffix("?beta=true"))
     assert plain(ours.body) == plain(theirs.body)
     assert {name: ours.headers.get(name) for name in HEADERS} == {
         name: theirs.headers.get(name) for name in HEADERS
@@ -154,13 +159,19 @@ async def test_the_same_count(intent: Intent, capture: Capture, transport: HttpT
     async with AsyncAnthropic(base_url=capture.url, auth_token=TOKEN, max_retries=0) as client:
         asked: dict[str, Any] = {"model": intent.model, "messages": HI, **intent.sdk}
         asked.pop("max_tokens", None)
-        count = await cast(Any, client.messages).count_tokens(**asked)
+        if intent.beta:
+            count = await cast(Any, client.beta.messages).count_tokens(**asked, betas=BETAS)
+        else:
+            count = await cast(Any, client.messages).count_tokens(**asked)
     theirs = capture.sent[-1]
     provider = provider_at(capture, transport, "2026-10-21")
     assert await provider.count_tokens(intent.model, request_of(intent)) == count.input_tokens
     ours = capture.sent[-1]
-    assert (ours.method, ours.path) == (theirs.method, theirs.path)
+    assert (ours.method, ours.path) == (theirs.method, theirs.path.removesuffix("?beta=true"))
     assert plain(ours.body) == plain(theirs.body)
+    # The SDK adds a beta of its own for the counting itself.
+    needed = ours.headers.get("anthropic-beta", "")
+    assert needed in theirs.headers.get("anthropic-beta", "")
 
 
 async def test_the_same_list_of_models(capture: Capture, transport: HttpTransport) -> None:

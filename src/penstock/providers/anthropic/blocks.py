@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from penstock.contract.errors import MalformedResponse
-from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
-from penstock.contract.messages import Content, JSONObject, Reasoning, Text
+from penstock.contract.events import (
+    Chunk,
+    ProviderEvent,
+    ReasoningDelta,
+    ToolEnded,
+    ToolStarted,
+    ToolUseDelta,
+)
+from penstock.contract.messages import Content, JSONObject, MCPCall, Reasoning, Text
+from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.shapes import Block, Delta
-from penstock.streaming.assemble import CallBuffer
+from penstock.providers.mcp_calls import parts_of
+from penstock.streaming.assemble import CallBuffer, parse_arguments
 
 
 class _Text:
@@ -36,15 +45,58 @@ class _Thinking:
         return Reasoning(text=text, signature=self.signature, redacted=self.redacted)
 
 
+class _MCPCall:
+    """A call that the provider makes at an MCP server; the answer is a block of its own."""
+
+    __slots__ = ("answer", "id", "name", "pieces", "server", "started")
+
+    def __init__(self, id: str, name: str = "", server: str = "") -> None:
+        self.id = id
+        self.name = name
+        self.server = server
+        self.pieces: list[str] = []
+        # The answer to a call of an earlier, paused reply was announced there.
+        self.started = not name
+        self.answer: Block | None = None
+
+    @property
+    def input(self) -> JSONObject:
+        return parse_arguments("".join(self.pieces), tool=self.name)
+
+    def build(self) -> Content:
+        content = parts_of(self.answer.content) if self.answer else ()
+        failed = bool(self.answer and self.answer.is_error)
+        state = "answered" if self.answer else mcp.PENDING
+        return MCPCall(
+            self.id, self.server, self.name, self.input, content, failed, meta={mcp.OWN: state}
+        )
+
+
+class _Listing:
+    """The tools of an MCP server, which go back with the part that follows."""
+
+    __slots__ = ("wire",)
+
+    def __init__(self, block: Block) -> None:
+        self.wire: JSONObject = {
+            "type": "mcp_tool_listing",
+            "mcp_server_name": block.mcp_server_name or "",
+            "tools": block.tools or [],
+        }
+
+
+_Piece: TypeAlias = _Text | _Thinking | CallBuffer | _MCPCall | _Listing
+
+
 class Blocks:
-    """The blocks in the order in which each began; those of the server's own tools are left out."""
+    """The blocks in the order in which each began; of the server's own tools, only MCP's."""
 
     __slots__ = ("_by_index", "_calls", "_parts", "_texts")
 
     def __init__(self) -> None:
         """Know no block yet."""
-        self._parts: list[_Text | _Thinking | CallBuffer] = []
-        self._by_index: dict[int, _Text | _Thinking | CallBuffer | None] = {}
+        self._parts: list[_Piece] = []
+        self._by_index: dict[int, _Piece | None] = {}
         self._calls = 0
         self._texts: dict[int, list[str]] = {}
 
@@ -62,7 +114,7 @@ class Blocks:
 
     def begin(self, index: int, block: Block, events: list[ProviderEvent]) -> None:
         """Take a new block, and append the events that tell of what it holds already."""
-        part: _Text | _Thinking | CallBuffer | None = None
+        part: _Piece | None = None
         self._texts.pop(index, None)
         if block.type == "text":
             part = self._new_text(index)
@@ -80,6 +132,8 @@ class Blocks:
             self._parts.append(part)
         elif block.type == "tool_use":
             part = self._begin_call(block, events)
+        elif block.type.startswith("mcp_"):
+            part = self._begin_mcp(block, events)
         self._by_index[index] = part
 
     def add(self, index: int, delta: Delta, events: list[ProviderEvent]) -> bool:
@@ -101,7 +155,15 @@ class Blocks:
         elif isinstance(part, CallBuffer) and delta.partial_json:
             part.pieces.append(delta.partial_json)
             events.append(ToolUseDelta(part.slot, arguments=delta.partial_json))
+        elif isinstance(part, _MCPCall) and delta.partial_json:
+            part.pieces.append(delta.partial_json)
         return index in self._by_index
+
+    def end(self, index: int, events: list[ProviderEvent]) -> None:
+        """A block is whole: a call of an MCP server has its arguments, and is made."""
+        part = self._by_index.get(index)
+        if isinstance(part, _MCPCall) and part.answer is None:
+            _start(part, events)
 
     def content(self, *, cut: bool, pieces: bool) -> tuple[Content, ...]:
         """The finished parts; raises MalformedResponse when a call's arguments are not JSON.
@@ -113,7 +175,15 @@ class Blocks:
         last = parts[-1] if parts else None
         if cut and isinstance(last, CallBuffer) and (last.broken or not pieces):
             parts.pop()
-        return tuple(_merged([part.build() for part in parts]))
+        built: list[Content] = []
+        listings: list[JSONObject] = []
+        for part in parts:
+            if isinstance(part, _Listing):
+                listings.append(part.wire)
+            elif not (cut and isinstance(part, _MCPCall) and part.answer is None):
+                built.append(_with_listings(part.build(), listings))
+                listings = []
+        return tuple(_merged(built))
 
     def _new_text(self, index: int) -> _Text:
         part = _Text()
@@ -134,6 +204,49 @@ class Blocks:
         events.append(ToolUseDelta(part.slot, part.id, part.name, arguments))
         return part
 
+    def _begin_mcp(self, block: Block, events: list[ProviderEvent]) -> _Piece | None:
+        if block.type == "mcp_tool_listing":
+            listing = _Listing(block)
+            self._parts.append(listing)
+            return listing
+        if block.type == "mcp_tool_use":
+            if not (block.id and block.name):
+                raise MalformedResponse("a call of an MCP server has no id or no name")
+            call = _MCPCall(block.id, block.name, block.server_name or "")
+            if block.input:
+                written = msgspec.json.encode(_input(block.input, block.name)).decode()
+                call.pieces.append(written)
+            self._parts.append(call)
+            return call
+        if block.type == "mcp_tool_result":
+            return self._answer_mcp(block, events)
+        return None
+
+    def _answer_mcp(self, block: Block, events: list[ProviderEvent]) -> _MCPCall:
+        id = block.tool_use_id or ""
+        made = (part for part in self._parts if isinstance(part, _MCPCall) and part.id == id)
+        call = next(made, None)
+        if call is None:
+            call = _MCPCall(id)
+            self._parts.append(call)
+        _start(call, events)
+        call.answer = block
+        content = parts_of(block.content)
+        events.append(ToolEnded(id, call.name, bool(block.is_error), content))
+        return call
+
+
+def _start(call: _MCPCall, events: list[ProviderEvent]) -> None:
+    if not call.started:
+        call.started = True
+        events.append(ToolStarted(call.id, call.name, call.input, call.server))
+
+
+def _with_listings(part: Content, listings: list[JSONObject]) -> Content:
+    if not listings:
+        return part
+    return msgspec.structs.replace(part, meta={**(part.meta or {}), mcp.LISTINGS: listings})
+
 
 def _input(value: Any, tool: str) -> JSONObject:
     if not isinstance(value, dict):
@@ -147,7 +260,7 @@ def _merged(parts: list[Content]) -> list[Content]:
     for part in parts:
         last = merged[-1] if merged else None
         if isinstance(part, Text) and isinstance(last, Text):
-            merged[-1] = Text(last.text + part.text)
+            merged[-1] = Text(last.text + part.text, meta=last.meta or part.meta)
         else:
             merged.append(part)
     return merged

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
-from penstock.providers.anthropic.encode import prompt_body, version_header
+from penstock.providers.anthropic.encode import headers_of, prompt_body
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import read_json, write_json
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(_Count).decode
 def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireCall:
     """The call that counts the tokens of this request's prompt."""
     body = prompt_body(model, request, profile)
-    return WireCall(PATH, write_json(body), headers=version_header(profile.options))
+    return WireCall(PATH, write_json(body), headers=headers_of(request, profile.options))
 
 
 def decode(body: bytes) -> int:

@@ -100,6 +100,8 @@ class MessageStreamDecoder(StreamReader[ServerSentEvent]):
             case "content_block_start" if event.content_block is not None:
                 self._begun = True
                 collected.blocks.begin(event.index, event.content_block, events)
+            case "content_block_stop":
+                collected.blocks.end(event.index, events)
             case "message_start" if event.message is not None:
                 self._begun = True
                 collected.learn(event.message)

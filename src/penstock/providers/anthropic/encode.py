@@ -10,6 +10,7 @@ What the wire cannot say, or says in its own way, is decided here, once:
 - `reasoning_level` is an effort for models that adapt their thinking, and a budget of tokens for
   the older ones, within `max_tokens`; where that leaves no room for the least, they do not think.
   "none" is the least effort for models that always think.
+- A call of an MCP server goes back as its own blocks if this wire made it, and as text otherwise.
 - An assistant's turn at the end is a prefill.
 - Of the request's metadata, only `user` and `cache` have a place on this wire.
 
@@ -27,6 +28,7 @@ from penstock.contract.messages import (
     Content,
     Image,
     JSONObject,
+    MCPCall,
     Message,
     Reasoning,
     Text,
@@ -34,10 +36,12 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import ToolChoice, ToolDefinition
+from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.catalogue import LEAST_BUDGET
 from penstock.providers.anthropic.schema import adapt
 from penstock.providers.dialect import Options, WireCall
 from penstock.providers.json_body import unwritable, write_json
+from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/v1/messages"
@@ -63,7 +67,12 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         body["metadata"] = {"user_id": user}
     if stream:
         body["stream"] = True
-    return WireCall(PATH, write_json(body), headers=version_header(profile.options))
+    return WireCall(PATH, write_json(body), headers=headers_of(request, profile.options))
+
+
+def headers_of(request: SamplingRequest, options: Options) -> dict[str, str]:
+    """The headers of a call with this request's prompt."""
+    return version_header(options) | (mcp.BETA if mcp.is_used(request) else {})
 
 
 def version_header(options: Options) -> dict[str, str]:
@@ -76,9 +85,12 @@ def prompt_body(model: str, request: SamplingRequest, profile: ModelProfile) -> 
     try:
         body: JSONObject = {"model": model, "messages": _messages(request)}
         _add_system(body, request)
-        if request.tools:
+        if request.mcp_tools:
+            body["mcp_servers"] = mcp.servers(request.mcp_tools, model)
+        if request.tools or request.mcp_tools:
             # The wire refuses a choice when there is no tool.
             body["tools"] = [_tool(tool) for tool in request.tools]
+            body["tools"] += [mcp.toolset(tool) for tool in request.mcp_tools]
             choice = _tool_choice(request.tool_choice, request.parallel_tools)
             if choice is not None:
                 body["tool_choice"] = choice
@@ -132,14 +144,14 @@ def _messages(request: SamplingRequest) -> list[JSONObject]:
         if message.role == "system":
             continue
         first = message.content[0] if len(message.content) == 1 else None
-        if isinstance(first, Text):
+        if isinstance(first, Text) and not mcp.listings(first):
             # Nearly all turns are one text; they need none of what follows.
             wire.append({"role": message.role, "content": first.text})
             continue
-        parts = [
-            _part(part, message.role, f"messages[{number}].content[{place}]")
-            for place, part in _ordered(message)
-        ]
+        parts: list[JSONObject] = []
+        for place, part in _ordered(message):
+            path = f"messages[{number}].content[{place}]"
+            parts += _blocks(part, message.role, path)
         if parts:
             wire.append({"role": message.role, "content": parts})
     return wire
@@ -157,6 +169,14 @@ def _is_sent(part: Content) -> bool:
     if isinstance(part, Text):
         return bool(part.text)  # The wire refuses empty blocks.
     return not isinstance(part, Reasoning) or part.signature is not None
+
+
+def _blocks(part: Content, role: str, path: str) -> list[JSONObject]:
+    if isinstance(part, MCPCall):
+        blocks = mcp.blocks_of(part) if mcp.is_own(part) else [_text(told(part))]
+    else:
+        blocks = [_part(part, role, path)]
+    return [*mcp.listings(part), *blocks] if part.meta else blocks
 
 
 def _part(part: Content, role: str, path: str) -> JSONObject:

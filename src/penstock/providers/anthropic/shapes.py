@@ -21,8 +21,14 @@ class Block(_Shape):
     data: str | None = None
     id: str | None = None
     name: str | None = None
-    # Blocks of the server's own tools have inputs and contents of other types, and are not read.
+    # Blocks of the server's own tools have inputs and contents of other types.
     input: Any = None
+    content: Any = None
+    tool_use_id: str | None = None
+    is_error: bool | None = None
+    server_name: str | None = None
+    mcp_server_name: str | None = None
+    tools: Any = None
 
 
 class OutputDetails(_Shape):
