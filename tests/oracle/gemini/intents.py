@@ -12,6 +12,8 @@ from google.genai import types
 from penstock import (
     Audio,
     Image,
+    MCPCall,
+    MCPTool,
     Message,
     OutputSchema,
     Reasoning,
@@ -284,6 +286,7 @@ def _intents() -> Iterator[Intent]:
         {"messages": (user("Hello"), Message("assistant", (), meta={CONTINUATION: _b64(SIGNED)}))},
         {"continuation_token": SIGNED},
     )
+    yield from _servers()
     yield Intent(
         "everything",
         {
@@ -309,6 +312,71 @@ def _intents() -> Iterator[Intent]:
             ),
             "max_output_tokens": 9,
         },
+    )
+
+
+def _server(name: str = "docs", **headers: str) -> types.McpServer:
+    transport = types.StreamableHttpTransport(url=f"https://{name}.example.com/mcp")
+    if headers:
+        transport.headers = headers
+    return types.McpServer(name=name, streamable_http_transport=transport)
+
+
+def _servers() -> Iterator[Intent]:
+    docs = MCPTool("https://docs.example.com/mcp", "docs")
+    shown = types.ToolConfig(include_server_side_tool_invocations=True)
+    tools = [types.Tool(mcp_servers=[_server()])]
+    yield Intent("an MCP server", {"mcp_tools": (docs,)}, {"tools": tools, "tool_config": shown})
+    yield Intent(
+        "MCP servers beside functions",
+        {
+            "tools": (WEATHER,),
+            "mcp_tools": (
+                MCPTool(docs.url, "docs", {"Authorization": "Bearer tok"}),
+                MCPTool("https://wiki.example.com/mcp", "wiki"),
+            ),
+            "tool_choice": ToolChoice("auto"),
+        },
+        {
+            "tools": [
+                types.Tool(mcp_servers=[_server(Authorization="Bearer tok"), _server("wiki")]),
+                types.Tool(function_declarations=[WEATHER_SDK]),
+            ],
+            "tool_config": types.ToolConfig(
+                function_calling_config=types.FunctionCallingConfig(mode="AUTO"),  # pyright: ignore[reportArgumentType]
+                include_server_side_tool_invocations=True,
+            ),
+        },
+    )
+    call: dict[str, Any] = {"id": "t1", "args": {"city": "Rome"}}
+    answer: dict[str, Any] = {"id": "t1", "response": {"content": [{"type": "text", "text": "a"}]}}
+    made = MCPCall(
+        id="t1",
+        server="",
+        name="",
+        input={"city": "Rome"},
+        content=(Text("a"),),
+        meta={
+            "gemini/toolCall": {"toolCall": call, "thoughtSignature": _b64(SIGNED)},
+            "gemini/toolResponse": {"toolResponse": answer},
+        },
+    )
+    yield Intent(
+        "MCP calls go back",
+        {"messages": (user("Hi"), assistant(made, "Sunny."), user("So?")), "mcp_tools": (docs,)},
+        {"tools": tools, "tool_config": shown},
+        contents=[
+            types.Content(role="user", parts=[types.Part(text="Hi")]),
+            types.Content(
+                role="model",
+                parts=[
+                    types.Part(tool_call=types.ToolCall(**call), thought_signature=SIGNED),
+                    types.Part(tool_response=types.ToolResponse(**answer)),
+                    types.Part(text="Sunny."),
+                ],
+            ),
+            types.Content(role="user", parts=[types.Part(text="So?")]),
+        ],
     )
 
 

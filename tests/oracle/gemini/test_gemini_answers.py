@@ -18,6 +18,7 @@ from google.genai import types
 
 from penstock import (
     ContentRejected,
+    MCPCall,
     PenstockError,
     Reasoning,
     StreamInterrupted,
@@ -31,6 +32,7 @@ from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.providers.gemini.contents import SIGNATURE
 from penstock.providers.wire import WireProvider
 from tests.conformance.checks.answers import PIECES
+from tests.conformance.checks.mcp import LOST, SEARCH
 from tests.conformance.checks.tools import PARIS, UTC
 from tests.oracle.gemini.official import ask, official, penstock_at
 from tests.support.raw import RawServer, answering, whole
@@ -62,6 +64,10 @@ SCENARIOS = {
     "text": Scenario(text=PIECES),
     "thinking": Scenario(reasoning=("Let ", "me."), text=PIECES, tokens=Tokens(9, 8, reasoning=3)),
     "calls": Scenario(text=("Hm.",), calls=(PARIS, UTC), stop="tool_use"),
+    "servers": Scenario(mcp=(SEARCH, LOST), text=PIECES),
+    "servers and calls": Scenario(
+        reasoning=("Hm.",), mcp=(SEARCH,), calls=(PARIS, UTC), stop="tool_use"
+    ),
     "out of tokens": Scenario(text=PIECES, stop="max_tokens"),
     "cached": Scenario(text=PIECES, tokens=Tokens(2000, 5, cached=1024)),
     "uncounted": Scenario(text=PIECES, tokens=None),
@@ -153,6 +159,15 @@ def same(reply: Reply, responses: list[types.GenerateContentResponse]) -> None:
     assert [use.id for use, call in zip(uses, calls, strict=True) if call.id] == [
         call.id for call in calls if call.id
     ]
+    made = [part.tool_call for part in parts if part.tool_call]
+    said = [part.tool_response for part in parts if part.tool_response]
+    servers = [part for part in reply.content if isinstance(part, MCPCall)]
+    assert [(each.id, each.input) for each in servers] == [(each.id, each.args) for each in made]
+    assert [(each.id, each.is_error, each.text) for each in servers] == [
+        (each.id, answer["isError"], answer["content"][0]["text"])
+        for each in said
+        if (answer := each.response)
+    ]
     assert signatures(reply) == [part.thought_signature for part in parts if part.thought_signature]
     last = responses[-1]
     assert last.candidates
@@ -177,6 +192,9 @@ def signatures(reply: Reply) -> list[bytes]:
     for part in reply.content:
         if isinstance(part, Reasoning) and part.signature:
             found.append(part.signature)
+        elif isinstance(part, MCPCall):
+            kept = (part.meta or {})["gemini/toolCall"]
+            found += [kept["thoughtSignature"]] if "thoughtSignature" in kept else []
         elif part.meta and SIGNATURE in part.meta:
             found.append(part.meta[SIGNATURE])
     return [base64.b64decode(each) for each in found]

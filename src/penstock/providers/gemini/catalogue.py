@@ -62,7 +62,10 @@ _RULES: tuple[Rule, ...] = (
         capabilities={"reasoning_off": False},
         options={"thinking_levels": _ALWAYS_THINKS},
     ),
-    Rule(models=_named("gemma-*"), capabilities={"audio": False, "embeddings": False}),
+    Rule(
+        models=_named("gemma-*"),
+        capabilities={"audio": False, "embeddings": False, "native_mcp": False},
+    ),
     Rule(
         models=_named("gemma-3*"),
         capabilities={"reasoning": False, "system_prompt": False, "tools": False},
@@ -74,7 +77,12 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(
         models=_named("*embedding*"),
-        capabilities={"context_window": 8_192, "max_output": None, "embeddings": True},
+        capabilities={
+            "context_window": 8_192,
+            "max_output": None,
+            "embeddings": True,
+            "native_mcp": False,
+        },
     ),
 )
 
@@ -84,6 +92,7 @@ CATALOGUE = Catalogue(
         max_stop_sequences=5,
         audio=True,
         parallel_tools_switch=False,
+        native_mcp=True,
         embeddings=True,
     ),
     _RULES,

@@ -6,6 +6,7 @@ What the wire cannot say is decided here, once:
 - A failed tool is a response with `error` in place of `output`, as the API asks for.
 - Pictures in a tool's result are a part of it where the model takes them so (`result_media`);
   anything else follows at the end of the same turn, each under a line that names its call.
+- A call of an MCP server goes back as its own parts if this wire made it, and as text otherwise.
 - Thinking goes back when it is signed. What is not signed is a summary that the API does not want.
 - A signature that came with a call, a text or a picture is kept in its `_meta`, and goes back with
   it. Newer models refuse a turn whose first call has none (`signed_calls`), which is the case for
@@ -24,6 +25,7 @@ from penstock.contract.messages import (
     Content,
     Image,
     JSONObject,
+    MCPCall,
     Message,
     Part,
     Reasoning,
@@ -31,6 +33,8 @@ from penstock.contract.messages import (
     ToolResult,
     ToolUse,
 )
+from penstock.providers.gemini import mcp
+from penstock.providers.mcp_calls import told
 from penstock.providers.rounds import PAUSE_MARK
 
 SIGNATURE = "gemini/thoughtSignature"
@@ -96,6 +100,9 @@ def _model_parts(message: Message, number: int, signed_calls: bool) -> list[JSON
                 wire = {"text": part.text, "thought": True, "thoughtSignature": part.signature}
                 parts.append(wire)
             continue
+        if isinstance(part, MCPCall) and mcp.is_own(part):
+            parts += mcp.wire_parts(part)
+            continue
         if isinstance(part, ToolUse):
             wire = {"functionCall": {"id": part.id, "name": part.name, "args": part.input}}
             if first_call and signed_calls:
@@ -159,6 +166,8 @@ def _part(part: Content, path: str, turn: str) -> JSONObject:
         return {"text": part.text}
     if isinstance(part, Image | Audio):
         return _media(part)
+    if isinstance(part, MCPCall):
+        return {"text": told(part)}
     raise _refused(path, f"{turn} holds no {type(part).__name__}")
 
 

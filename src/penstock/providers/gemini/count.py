@@ -26,7 +26,7 @@ _decode = msgspec.json.Decoder(_Body).decode
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireCall:
     """The whole request, so that the system's instructions and the tools are counted too."""
-    body = encode_body(request, profile)
+    body = encode_body(model, request, profile)
     # Nothing is answered, and a caller who counts need not know how long an answer may be.
     del body["generationConfig"]["maxOutputTokens"]
     whole = {"model": resource(model), **body}

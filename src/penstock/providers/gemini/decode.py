@@ -24,6 +24,7 @@ from penstock.contract.messages import (
     Text,
     ToolUse,
 )
+from penstock.providers.gemini import mcp
 from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
 from penstock.providers.gemini.errors import map_inline_error
 from penstock.providers.gemini.shapes import (
@@ -175,6 +176,8 @@ class Collector:
         meta: JSONObject | None = {SIGNATURE: signature} if signature else None
         if part.function_call is not None:
             self._add_call(part.function_call, meta, events)
+        elif part.tool_call is not None or part.tool_response is not None:
+            mcp.add(self._content(), part, events)
         elif part.inline_data is not None:
             if (media := _media(part.inline_data, meta)) is not None:
                 self._parts.whole(media)

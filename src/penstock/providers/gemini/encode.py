@@ -19,6 +19,7 @@ from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.contract.messages import JSONObject, Message
 from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
+from penstock.providers.gemini import mcp
 from penstock.providers.gemini.address import method
 from penstock.providers.gemini.catalogue import LEVELS
 from penstock.providers.gemini.contents import CONTINUATION, continuation_token, encode_contents
@@ -33,18 +34,27 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
     """The HTTP call that asks `model` this request."""
     name = "streamGenerateContent" if stream else "generateContent"
     path = method(model, name, profile.options) + ("?alt=sse" if stream else "")
-    return WireCall(path, write_json(encode_body(request, profile)))
+    return WireCall(path, write_json(encode_body(model, request, profile)))
 
 
-def encode_body(request: SamplingRequest, profile: ModelProfile) -> JSONObject:
+def encode_body(model: str, request: SamplingRequest, profile: ModelProfile) -> JSONObject:
     """The request in the API's words, without the model that stands in the path."""
     body: JSONObject = {"contents": encode_contents(request.messages, profile.options)}
     if system := _system_text(request):
         body["systemInstruction"] = {"parts": [{"text": system}]}
+    tools: list[JSONObject] = []
+    config: JSONObject = {}
+    if servers := mcp.servers(model, request):
+        tools.append({"mcpServers": servers})
+        config |= mcp.SHOW_CALLS
     if request.tools:
-        body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
+        tools.append({"functionDeclarations": [_tool(tool) for tool in request.tools]})
         if request.tool_choice is not None:
-            body["toolConfig"] = {"functionCallingConfig": _tool_choice(request.tool_choice)}
+            config["functionCallingConfig"] = _tool_choice(request.tool_choice)
+    if tools:
+        body["tools"] = tools
+    if config:
+        body["toolConfig"] = config
     body["generationConfig"] = _generation_config(request, profile)
     last = request.messages[-1] if request.messages else None
     if last is not None and (token := continuation_token(last.meta)):
@@ -82,10 +92,14 @@ def relax(request: SamplingRequest, error: PenstockError) -> tuple[SamplingReque
     return msgspec.structs.replace(request, reasoning_level=None), "reasoning_level"
 
 
+def _has_tools(request: SamplingRequest) -> bool:
+    return bool(request.tools or request.mcp_tools)
+
+
 def _system_text(request: SamplingRequest) -> str:
     texts = [request.system_prompt or ""]
     texts += [message.text for message in request.messages if message.role == "system"]
-    if request.tools and request.output_schema is not None:
+    if _has_tools(request) and request.output_schema is not None:
         texts.append(request.output_schema.instruction)
     return "\n\n".join(filter(None, texts))
 
@@ -96,7 +110,7 @@ def _generation_config(request: SamplingRequest, profile: ModelProfile) -> JSONO
         config["temperature"] = request.temperature
     if request.stop_sequences:
         config["stopSequences"] = request.stop_sequences
-    if request.output_schema is not None and not request.tools:
+    if request.output_schema is not None and not _has_tools(request):
         config["responseMimeType"] = "application/json"
         config["responseJsonSchema"] = adapt_schema(request.output_schema.schema)
     level = request.reasoning_level

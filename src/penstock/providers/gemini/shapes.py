@@ -27,13 +27,16 @@ class Blob(_Shape):
 
 
 class PartPiece(_Shape):
-    """One part of an answer; exactly one of text, call and media is there."""
+    """One part of an answer; exactly one of text, calls, answers and media is there."""
 
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
     function_call: Call | None = None
     inline_data: Blob | None = None
+    # Of the server's own tools; kept as they came, for they go back so.
+    tool_call: Any = None
+    tool_response: Any = None
 
 
 class ContentPiece(_Shape):
