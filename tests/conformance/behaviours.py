@@ -15,6 +15,7 @@ from tests.conformance.checks import (
     errors,
     faults,
     generators,
+    mcp,
     replay,
     requests,
     services,
@@ -229,6 +230,38 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             "generator-rounds",
             "After the last round of tools comes an answer",
             generators.rounds_end,
+        ),
+    ),
+    "MCP servers": (
+        Behaviour(
+            "mcp-native",
+            "The provider connects to an MCP server, and its calls go back as they came",
+            mcp.native,
+            asking=mcp.ask_with_server,
+        ),
+        Behaviour(
+            "mcp-native-stream",
+            "A stream tells when such a call begins and ends",
+            mcp.native_stream,
+            asking=mcp.ask_with_server,
+        ),
+        Behaviour(
+            "mcp-functions",
+            "Functions stand beside MCP servers",
+            mcp.beside_functions,
+            asking=mcp.ask_with_server,
+        ),
+        Behaviour(
+            "mcp-history",
+            "Calls that another provider made are told in words",
+            mcp.history,
+            mcp.history_live,
+        ),
+        Behaviour(
+            "mcp-refused",
+            "Servers that no request may name are refused",
+            mcp.refused,
+            mcp.refused,
         ),
     ),
     "Control": (

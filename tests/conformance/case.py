@@ -53,6 +53,8 @@ class Case:
     """What the provider's model list holds."""
     counted: bool = True
     """Whether the provider counts tokens itself."""
+    mcp_names: bool = True
+    """Whether the wire tells which tool of which MCP server was called."""
 
     @property
     def upstream(self) -> Upstream:

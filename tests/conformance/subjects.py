@@ -13,6 +13,7 @@ from penstock import Config
 from penstock.config.settings import PoolConfig, ProviderConfig
 from tests.conformance.behaviour import Behaviour
 from tests.conformance.case import Case
+from tests.conformance.checks.mcp import SERVER
 from tests.support.wire.anthropic import Anthropic
 from tests.support.wire.bedrock import Bedrock, BedrockServer
 from tests.support.wire.dialect import WireDialect
@@ -52,6 +53,8 @@ class Subject:
     """Another model for single behaviours, by their id."""
     embedding_model: str = "test-embedding"
     model_ids: tuple[str, ...] = MODEL_IDS
+    mcp_names: bool = True
+    """Whether the wire tells which tool of which MCP server was called."""
     unsupported: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options that the model of `unsupported-refused` and `unsupported-dropped` does not take."""
     not_applicable: Mapping[str, NotApplicable] = field(default_factory=dict[str, NotApplicable])
@@ -77,6 +80,7 @@ class Subject:
                     unsupported=self.unsupported,
                     model_ids=self.model_ids,
                     counted="count-tokens" not in self.not_applicable,
+                    mcp_names=self.mcp_names,
                 )
 
 
@@ -115,6 +119,11 @@ def _absent(reason: str, *behaviours: str) -> dict[str, NotApplicable]:
     return dict.fromkeys(behaviours, NotApplicable(reason))
 
 
+def _no_servers(reason: str) -> dict[str, NotApplicable]:
+    absent = NotApplicable(reason, refuses=("mcp_tools",))
+    return dict.fromkeys(("mcp-native", "mcp-native-stream", "mcp-functions"), absent)
+
+
 _ANSWERS_ANEW = NotApplicable(
     "The API begins a new answer behind the assistant's turn, and continues none.",
     refuses=("prefill",),
@@ -126,6 +135,7 @@ OPENAI_CHAT = wire_subject(
     models=dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gpt-6-luna"),
     unsupported={"temperature": 0.5},
     not_applicable={
+        **_no_servers("Chat Completions has functions only; MCP is for Responses."),
         "prefill": _ANSWERS_ANEW,
         **_absent("The API counts nothing but its answers.", "count-tokens"),
     },
@@ -138,6 +148,7 @@ OLLAMA = wire_subject(
     models={"reasoning-level": "gpt-oss:20b"},
     unsupported={"parallel_tools": False},
     not_applicable={
+        **_no_servers("The API has functions only; the server connects to nobody."),
         "image-url": NotApplicable(
             "A picture is its bytes; the server fetches nothing.", refuses=("images by url",)
         ),
@@ -164,25 +175,30 @@ OLLAMA = wire_subject(
     },
 )
 
-GEMINI = wire_subject(
-    "gemini",
-    Gemini(),
-    models={
-        **dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gemini-2.0-flash"),
-        "prefill": "gemini-2.5-flash",
-    },
-    unsupported={"reasoning_level": "high"},
-    not_applicable={
-        "parallel-switch": NotApplicable(
-            "The API has no switch for parallel calls.", refuses=("parallel_tools",)
-        ),
-        **_absent("A call comes whole: only Vertex AI streams its arguments.", "tool-arguments"),
-        **_absent(
-            "Too long a prompt is a plain INVALID_ARGUMENT, which no field tells from others.",
-            "error-context-length",
-        ),
-        **_absent("The model refuses in plain text: there is no field for it.", "refusal"),
-    },
+GEMINI = replace(
+    wire_subject(
+        "gemini",
+        Gemini(),
+        models={
+            **dict.fromkeys(("unsupported-refused", "unsupported-dropped"), "gemini-2.0-flash"),
+            "prefill": "gemini-2.5-flash",
+        },
+        unsupported={"reasoning_level": "high"},
+        not_applicable={
+            "parallel-switch": NotApplicable(
+                "The API has no switch for parallel calls.", refuses=("parallel_tools",)
+            ),
+            **_absent(
+                "A call comes whole: only Vertex AI streams its arguments.", "tool-arguments"
+            ),
+            **_absent(
+                "Too long a prompt is a plain INVALID_ARGUMENT, which no field tells from others.",
+                "error-context-length",
+            ),
+            **_absent("The model refuses in plain text: there is no field for it.", "refusal"),
+        },
+    ),
+    mcp_names=False,
 )
 
 ANTHROPIC = wire_subject(
@@ -257,6 +273,7 @@ BEDROCK = replace(
             "parallel-switch": NotApplicable(
                 "Converse has no such switch.", refuses=("parallel_tools",)
             ),
+            **_no_servers("Converse has functions only; Anthropic's MCP beta is not on Bedrock."),
         },
     ),
     upstream=lambda: BedrockServer(Bedrock()),
@@ -270,6 +287,7 @@ FAKE = Subject(
     model="echo",
     embedding_model="echo",
     model_ids=("echo", "words-60"),
+    unsupported={"mcp_tools": (SERVER,)},
     not_applicable={
         **_absent(
             "It runs in this process: there is no wire to be cut, compressed or garbled.",
@@ -282,11 +300,8 @@ FAKE = Subject(
         ),
         **_absent("It wants no key.", "authentication"),
         **_absent("It counts every answer itself.", "usage-absent"),
-        **_absent(
-            "It takes every option, so that any request can be tested.",
-            "unsupported-refused",
-            "unsupported-dropped",
-        ),
+        **_no_servers("It runs in this process, and connects to nobody."),
+        **_absent("It reads messages as they are: there is no wire to put them on.", "mcp-history"),
         **_absent("It takes any number of texts at once.", "embedding-split"),
         **_absent("It counts every prompt itself.", "count-estimated"),
     },
@@ -327,6 +342,7 @@ EMBEDDED = Subject(
             "The model computes in a thread of its own, and an answer ends with its window.",
             "back-pressure",
         ),
+        **_no_servers("The model runs in this process, and connects to nobody."),
         **_absent("The bundled model does not think aloud.", "usage-reasoning", "reasoning-text"),
         "reasoning-level": NotApplicable(
             "The bundled model has no levels of thinking.", refuses=("reasoning_level",)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.contract.errors import MalformedResponse
-from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+from penstock.contract.messages import Content, JSONObject, Part, Reasoning, Text, ToolUse
 
 
 def parse_arguments(text: str, *, tool: str) -> JSONObject:
@@ -48,7 +48,7 @@ class Assembler:
 
     def reasoning(self, piece: str = "", *, signature: str | None = None) -> None:
         """Append to the current thinking part, or begin one."""
-        parts = self._settled()
+        parts = self.settled()
         last = parts[-1] if parts else None
         if not isinstance(last, _ReasoningBuffer):
             last = _ReasoningBuffer()
@@ -61,14 +61,14 @@ class Assembler:
         call = self._tools.get(index)
         if call is None:
             call = self._tools[index] = CallBuffer(index)
-            self._settled().append(call)
+            self.settled().append(call)
         call.id = call.id or id
         call.name = call.name or name
         call.pieces.append(arguments)
 
     def whole(self, part: Content) -> None:
         """Append a part that is complete; nothing is ever joined to it."""
-        self._settled().append(part)
+        self.settled().append(part)
 
     @property
     def has_tools(self) -> bool:
@@ -80,7 +80,7 @@ class Assembler:
         """All text so far."""
         return "".join(
             part.text if isinstance(part, Text) else "".join(part.pieces)
-            for part in self._settled()
+            for part in self.settled()
             if isinstance(part, (Text, _TextBuffer))
         )
 
@@ -90,13 +90,14 @@ class Assembler:
         `cut` says that the answer ran out of tokens: a call that it broke off at its end is left
         out.
         """
-        parts = self._settled()
+        parts = self.settled()
         if cut and parts and isinstance(parts[-1], CallBuffer) and parts[-1].broken:
             parts = parts[:-1]
-        return tuple(part if isinstance(part, msgspec.Struct) else part.build() for part in parts)
+        whole: list[Content] = [part if isinstance(part, Part) else part.build() for part in parts]
+        return tuple(whole)
 
-    def _settled(self) -> list[_TextBuffer | _ReasoningBuffer | CallBuffer | Content]:
-        """The parts, after the run of text has become one of them."""
+    def settled(self) -> list[Any]:
+        """The parts so far, whole ones among them; they may be replaced by others."""
         parts = self._parts
         if self.run:
             last = parts[-1] if parts else None

@@ -115,6 +115,7 @@ def _read(model: str, request: SamplingRequest) -> Seen:
         messages=request.messages,
         system=request.system_prompt,
         tools=request.tools,
+        mcp_tools=request.mcp_tools,
         tool_choice=request.tool_choice,
         parallel_tools=request.parallel_tools,
         schema=request.output_schema and request.output_schema.schema,

@@ -77,6 +77,16 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerCall:
+    """A call that the provider itself makes at an MCP server, and what the server answers."""
+
+    server: str
+    call: Call
+    answer: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Tokens:
     """Usage; `input` is the whole prompt with its cached part, `output` includes the thinking."""
 
@@ -122,6 +132,8 @@ class Scenario:
     text: tuple[str, ...] = ()
     reasoning: tuple[str, ...] = ()
     calls: tuple[Call, ...] = ()
+    mcp: tuple[ServerCall, ...] = ()
+    """Made and answered after the thinking and before the text; not pieces of the stream."""
     refusal: str = ""
     """The model's own words for "no", in APIs that carry them beside the text."""
     stop: Stop = "end"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock import Message, ToolChoice, ToolDefinition
+from penstock import MCPTool, Message, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Seen:
     messages: tuple[Message, ...]
     system: str | None = None
     tools: tuple[ToolDefinition, ...] = ()
+    mcp_tools: tuple[MCPTool, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_tools: bool | None = None
     schema: Mapping[str, Any] | None = None

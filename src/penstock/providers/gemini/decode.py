@@ -177,7 +177,7 @@ class Collector:
         if part.function_call is not None:
             self._add_call(part.function_call, meta, events)
         elif part.tool_call is not None or part.tool_response is not None:
-            mcp.add(self._content(), part, events)
+            mcp.add(self._parts.settled(), part, events)
         elif part.inline_data is not None:
             if (media := _media(part.inline_data, meta)) is not None:
                 self._parts.whole(media)

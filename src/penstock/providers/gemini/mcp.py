@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from penstock.contract.events import ProviderEvent, ToolEnded, ToolStarted
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.messages import Audio, Content, Image, JSONObject, MCPCall, Text
+from penstock.contract.messages import Audio, Image, JSONObject, MCPCall, Text
 from penstock.providers.gemini.shapes import PartPiece
 from penstock.providers.mcp_calls import parts_of, refused
 
@@ -58,7 +58,7 @@ def wire_parts(call: MCPCall) -> list[JSONObject]:
     return [meta[key] for key in (_CALL, _ANSWER) if key in meta]
 
 
-def add(parts: list[Content], piece: PartPiece, events: list[ProviderEvent]) -> None:
+def add(parts: list[Any], piece: PartPiece, events: list[ProviderEvent]) -> None:
     """Take a call, or the answer to one, and append the event that tells of it."""
     if piece.tool_call is not None:
         call = _call(_object(piece.tool_call), _kept("toolCall", piece.tool_call, piece))
@@ -97,7 +97,7 @@ def _call(wire: JSONObject, kept: JSONObject | None) -> MCPCall:
     )
 
 
-def _waiting(parts: list[Content], id: Any) -> int | None:
+def _waiting(parts: list[Any], id: Any) -> int | None:
     """The place of the call that this answers: that of its id, or the last one without an id."""
     found = [
         place

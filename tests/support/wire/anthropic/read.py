@@ -11,6 +11,8 @@ import msgspec
 from penstock import (
     Content,
     Image,
+    MCPCall,
+    MCPTool,
     Message,
     Reasoning,
     Text,
@@ -76,7 +78,22 @@ class _Redacted(_Strict, tag_field="type", tag="redacted_thinking"):
     data: str
 
 
-_Block = _Text | _Image | _ToolUse | _ToolResult | _Thinking | _Redacted
+class _MCPToolUse(_Strict, tag_field="type", tag="mcp_tool_use"):
+    id: str
+    name: str
+    server_name: str
+    input: dict[str, Any]
+
+
+class _MCPToolResult(_Strict, tag_field="type", tag="mcp_tool_result"):
+    tool_use_id: str
+    content: list[_Text]
+    is_error: bool = False
+
+
+_Block = (
+    _Text | _Image | _ToolUse | _ToolResult | _Thinking | _Redacted | _MCPToolUse | _MCPToolResult
+)
 
 
 class _Message(_Strict):
@@ -90,6 +107,23 @@ class _Tool(_Strict):
     description: str = ""
     strict: bool | None = None
     cache_control: _Cache | None = None
+
+
+class _ToolsetConfig(_Strict):
+    enabled: bool
+
+
+class _Toolset(_Strict, tag_field="type", tag="mcp_toolset"):
+    mcp_server_name: str
+    default_config: _ToolsetConfig = msgspec.field(default_factory=lambda: _ToolsetConfig(True))
+    configs: dict[str, _ToolsetConfig] = {}
+
+
+class _Server(_Strict):
+    type: Literal["url"]
+    url: str
+    name: str
+    authorization_token: str | None = None
 
 
 class _Choice(_Strict):
@@ -125,7 +159,8 @@ class _Request(_Strict):
     system: str | list[_Text] | None = None
     temperature: float | None = None
     stop_sequences: list[str] = []
-    tools: list[_Tool] = []
+    tools: list[dict[str, Any]] = []
+    mcp_servers: list[_Server] = []
     tool_choice: _Choice | None = None
     thinking: _ThinkingConfig | None = None
     output_config: _OutputConfig | None = None
@@ -137,7 +172,11 @@ class _Request(_Strict):
 def read_messages(request: WireRequest) -> Seen:
     """A call of `/v1/messages`."""
     asked = msgspec.json.decode(request.body, type=_Request)
-    _check(asked, request.headers["anthropic-version"])
+    # A function has no type, which msgspec's unions want.
+    tools = [msgspec.convert(each, _Tool) for each in asked.tools if "type" not in each]
+    toolsets = [msgspec.convert(each, _Toolset) for each in asked.tools if "type" in each]
+    _check(asked, tools, request.headers["anthropic-version"])
+    _check_beta(asked, toolsets, request.headers.get("anthropic-beta"))
     choice = asked.tool_choice
     off = choice.disable_parallel_tool_use if choice else None
     output = asked.output_config or _OutputConfig()
@@ -150,8 +189,9 @@ def read_messages(request: WireRequest) -> Seen:
         system=_system(asked.system),
         tools=tuple(
             ToolDefinition(tool.name, tool.description, tool.input_schema, tool.strict)
-            for tool in asked.tools
+            for tool in tools
         ),
+        mcp_tools=tuple(map(_mcp_tool, asked.mcp_servers, toolsets)),
         tool_choice=choice and ToolChoice(_MODES[choice.type], choice.name),  # pyright: ignore[reportArgumentType]
         parallel_tools=None if off is None else not off,
         schema=output.format and output.format.schema,
@@ -164,7 +204,33 @@ def read_messages(request: WireRequest) -> Seen:
     )
 
 
-def _check(asked: _Request, version: str) -> None:
+def _mcp_tool(server: _Server, toolset: _Toolset) -> MCPTool:
+    token = server.authorization_token
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    allowed = None
+    if not toolset.default_config.enabled:
+        allowed = [name for name, config in toolset.configs.items() if config.enabled]
+    return MCPTool(server.url, server.name, headers, allowed)
+
+
+def _check_beta(asked: _Request, toolsets: list[_Toolset], beta: str | None) -> None:
+    names = [server.name for server in asked.mcp_servers]
+    if [toolset.mcp_server_name for toolset in toolsets] != names:
+        raise ValueError("mcp_servers: each server must be referenced by exactly one toolset")
+    if not all(server.url.startswith("https://") for server in asked.mcp_servers):
+        raise ValueError("mcp_servers.0.url: must start with https://")
+    told = any(
+        isinstance(block, _MCPToolUse | _MCPToolResult)
+        for message in asked.messages
+        for block in message.content
+    )
+    if bool(names) + told and beta != "mcp-client-2025-11-20":
+        raise ValueError("mcp_servers: Extra inputs are not permitted")
+    if beta and not (names or told):
+        raise ValueError("a beta that nothing needs")
+
+
+def _check(asked: _Request, tools: list[_Tool], version: str) -> None:
     if asked.max_tokens < 0:
         raise ValueError("max_tokens: must be greater than or equal to 0")
     if asked.temperature is not None and not 0 <= asked.temperature <= 1:
@@ -173,7 +239,7 @@ def _check(asked: _Request, version: str) -> None:
         raise ValueError("temperature: Extra inputs are not permitted")
     if asked.tool_choice is not None and not asked.tools:
         raise ValueError("tool_choice may only be specified while providing tools.")
-    if any(tool.input_schema.get("type") != "object" for tool in asked.tools):
+    if any(tool.input_schema.get("type") != "object" for tool in tools):
         raise ValueError("tools.0.input_schema.type: Field required")
     budget = asked.thinking and asked.thinking.budget_tokens
     if budget is not None and not 1024 <= budget < asked.max_tokens:
@@ -215,11 +281,26 @@ def _content(message: _Message) -> Iterator[Content]:
     if isinstance(message.content, str):
         yield Text(message.content)
         return
+    made: dict[str, _MCPToolUse] = {}
     for block in message.content:
-        yield _part(block)
+        if isinstance(block, _MCPToolUse):
+            made[block.id] = block
+        elif isinstance(block, _MCPToolResult):
+            yield _mcp_call(made.pop(block.tool_use_id), block)
+        else:
+            yield _part(block)
+    if made:
+        raise ValueError("mcp_tool_use ids without mcp_tool_result blocks")
 
 
-def _part(block: _Block) -> Content:
+def _mcp_call(use: _MCPToolUse, result: _MCPToolResult) -> MCPCall:
+    said = tuple(Text(block.text) for block in result.content)
+    return MCPCall(use.id, use.server_name, use.name, use.input, said, result.is_error)
+
+
+def _part(
+    block: _Text | _Image | _ToolUse | _ToolResult | _Thinking | _Redacted,
+) -> Content:
     match block:
         case _Text():
             return Text(block.text)

@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from tests.support.wire.dialect import Frame
-from tests.support.wire.scenario import Call, Failure, FailureKind, Scenario, Stop, Tokens
+from tests.support.wire.scenario import (
+    Call,
+    Failure,
+    FailureKind,
+    Scenario,
+    ServerCall,
+    Stop,
+    Tokens,
+)
 from tests.support.wire.seen import Seen
 
 SIGNATURE = "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl"
@@ -71,6 +79,8 @@ def answer(scenario: Scenario, seen: Seen) -> bytes:
     if scenario.reasoning:
         thinking = "".join(scenario.reasoning)
         content.append({"type": "thinking", "thinking": thinking, "signature": SIGNATURE})
+    for made in scenario.mcp:
+        content += [_mcp_call(made) | {"input": made.call.arguments}, _mcp_result(made)]
     if scenario.text:
         content.append({"type": "text", "text": scenario.whole_text, "citations": None})
     content += [_call(call) | {"input": call.arguments} for call in scenario.calls]
@@ -94,6 +104,12 @@ def stream(scenario: Scenario, seen: Seen) -> list[Frame]:
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in scenario.reasoning]
         deltas.append({"type": "signature_delta", "signature": SIGNATURE})
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
+    for made in scenario.mcp:
+        deltas = [{"type": "input_json_delta", "partial_json": ""}]
+        deltas += [
+            {"type": "input_json_delta", "partial_json": piece} for piece in made.call.fragments
+        ]
+        blocks += [(_mcp_call(made) | {"input": {}}, deltas), (_mcp_result(made), [])]
     if scenario.text:
         deltas = [{"type": "text_delta", "text": piece} for piece in scenario.text]
         blocks.append(({"type": "text", "text": ""}, deltas))
@@ -159,12 +175,29 @@ def _call(call: Call) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name}
 
 
+def _mcp_call(made: ServerCall) -> dict[str, Any]:
+    names = {"name": made.call.name, "server_name": made.server}
+    return {"type": "mcp_tool_use", "id": made.call.id, **names}
+
+
+def _mcp_result(made: ServerCall) -> dict[str, Any]:
+    return {
+        "type": "mcp_tool_result",
+        "tool_use_id": made.call.id,
+        "is_error": made.failed,
+        "content": [{"type": "text", "text": made.answer, "citations": None}],
+    }
+
+
 def _block(index: int, block: dict[str, Any], deltas: list[dict[str, Any]]) -> list[Frame]:
     place = {"index": index}
     return [
         _event({"type": "content_block_start", **place, "content_block": block}),
         *(
-            _event({"type": "content_block_delta", **place, "delta": delta}, piece=_says(delta))
+            _event(
+                {"type": "content_block_delta", **place, "delta": delta},
+                piece=_says(delta) and block["type"] != "mcp_tool_use",
+            )
             for delta in deltas
         ),
         _event({"type": "content_block_stop", **place}),

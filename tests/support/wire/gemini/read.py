@@ -12,6 +12,8 @@ from penstock import (
     Audio,
     Content,
     Image,
+    MCPCall,
+    MCPTool,
     Message,
     Text,
     ToolChoice,
@@ -62,12 +64,26 @@ class _Response(_Strict):
     parts: list[_ResponsePart] = []
 
 
+class _ToolCall(_Strict):
+    id: str
+    args: dict[str, Any]
+    tool_type: str | None = None
+
+
+class _ToolResponse(_Strict):
+    id: str
+    response: dict[str, Any]
+    tool_type: str | None = None
+
+
 class _Part(_Strict):
     text: str | None = None
     inline_data: _Blob | None = None
     file_data: _File | None = None
     function_call: _Call | None = None
     function_response: _Response | None = None
+    tool_call: _ToolCall | None = None
+    tool_response: _ToolResponse | None = None
     thought: bool = False
     thought_signature: str | None = None
 
@@ -83,8 +99,19 @@ class _Function(_Strict):
     description: str = ""
 
 
+class _Transport(_Strict):
+    url: str
+    headers: dict[str, str] = {}
+
+
+class _Server(_Strict):
+    name: str
+    streamable_http_transport: _Transport
+
+
 class _Tool(_Strict):
-    function_declarations: list[_Function]
+    function_declarations: list[_Function] = []
+    mcp_servers: list[_Server] = []
 
 
 class _CallingConfig(_Strict):
@@ -93,7 +120,8 @@ class _CallingConfig(_Strict):
 
 
 class _ToolConfig(_Strict):
-    function_calling_config: _CallingConfig
+    function_calling_config: _CallingConfig | None = None
+    include_server_side_tool_invocations: bool = False
 
 
 class _Thinking(_Strict):
@@ -174,6 +202,10 @@ def read_generation(request: WireRequest, model: str, *, stream: bool) -> Seen:
     level = thinking.thinking_level if thinking else None
     if thinking and thinking.include_thoughts != (level != "MINIMAL"):
         raise ValueError("thoughts are shown when, and only when, thinking was asked for")
+    servers = [server for tool in asked.tools for server in tool.mcp_servers]
+    shown = asked.tool_config and asked.tool_config.include_server_side_tool_invocations
+    if servers and not shown:
+        raise ValueError("functions stand beside servers only when their calls are shown")
     system = asked.system_instruction
     return Seen(
         model=model,
@@ -184,6 +216,10 @@ def read_generation(request: WireRequest, model: str, *, stream: bool) -> Seen:
             ToolDefinition(each.name, each.description, each.parameters_json_schema)
             for tool in asked.tools
             for each in tool.function_declarations
+        ),
+        mcp_tools=tuple(
+            MCPTool(each.streamable_http_transport.url, each.name, _headers(each))
+            for each in servers
         ),
         tool_choice=_choice(asked.tool_config),
         schema=config.response_json_schema,
@@ -197,10 +233,14 @@ def read_generation(request: WireRequest, model: str, *, stream: bool) -> Seen:
     )
 
 
+def _headers(server: _Server) -> dict[str, str]:
+    return server.streamable_http_transport.headers
+
+
 def _choice(config: _ToolConfig | None) -> ToolChoice | None:
-    if config is None:
+    calling = config and config.function_calling_config
+    if calling is None:
         return None
-    calling = config.function_calling_config
     if calling.allowed_function_names:
         (name,) = calling.allowed_function_names
         return ToolChoice.tool(name)
@@ -215,7 +255,24 @@ def _messages(contents: Sequence[_Content]) -> Iterator[Message]:
             raise ValueError("function response parts must equal function call parts in number")
         calls = sum(part.function_call is not None for part in content.parts)
         role = "assistant" if content.role == "model" else "user"
-        yield Message(role, tuple(map(_part, content.parts)))
+        yield Message(role, tuple(_parts(content.parts)))
+
+
+def _parts(parts: Sequence[_Part]) -> Iterator[Content]:
+    """Each part; a call of a server and its answer, which follows at once, are one."""
+    made: _ToolCall | None = None
+    for part in parts:
+        if part.tool_call is not None:
+            made = part.tool_call
+        elif part.tool_response is not None:
+            if made is None or made.id != part.tool_response.id:
+                raise ValueError("a tool response without its call")
+            said = part.tool_response.response
+            text = Text(said["content"][0]["text"])
+            yield MCPCall(made.id, "", "", made.args, (text,), said["isError"])
+            made = None
+        else:
+            yield _part(part)
 
 
 def _part(part: _Part) -> Content:

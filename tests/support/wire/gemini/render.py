@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from tests.support.wire.dialect import Frame
-from tests.support.wire.scenario import Call, Failure, FailureKind, Scenario, Stop, Tokens
+from tests.support.wire.scenario import (
+    Call,
+    Failure,
+    FailureKind,
+    Scenario,
+    ServerCall,
+    Stop,
+    Tokens,
+)
 from tests.support.wire.seen import Seen
 
 SIGNATURE = "EpwBCpkBAXLI2nzZ0Q=="
@@ -90,6 +98,7 @@ def write_json(value: Any) -> bytes:
 def answer(scenario: Scenario, seen: Seen) -> bytes:
     """A whole answer."""
     parts = [_thought(piece) for piece in ("".join(scenario.reasoning),) if piece]
+    parts += [part for made in scenario.mcp for part in _mcp_parts(made)]
     parts += [{"text": scenario.whole_text}] if scenario.text else []
     parts += [_call(number, call) for number, call in enumerate(scenario.calls)]
     return write_json(_envelope(scenario, seen, parts, end=True))
@@ -97,10 +106,11 @@ def answer(scenario: Scenario, seen: Seen) -> bytes:
 
 def stream(scenario: Scenario, seen: Seen) -> list[Frame]:
     """The events of an answer; the last has the reason, and an empty text where nothing is left."""
-    parts = [_thought(piece) for piece in scenario.reasoning]
-    parts += [{"text": piece} for piece in scenario.text]
-    parts += [_call(number, call) for number, call in enumerate(scenario.calls)]
-    frames = [_event(_envelope(scenario, seen, [part]), piece=True) for part in parts]
+    parts = [(_thought(piece), True) for piece in scenario.reasoning]
+    parts += [(part, False) for made in scenario.mcp for part in _mcp_parts(made)]
+    parts += [({"text": piece}, True) for piece in scenario.text]
+    parts += [(_call(number, call), True) for number, call in enumerate(scenario.calls)]
+    frames = [_event(_envelope(scenario, seen, [part]), piece=piece) for part, piece in parts]
     end = _envelope(scenario, seen, [{"text": ""}], end=True)
     return [*frames, _event(end, terminal=True)]
 
@@ -147,6 +157,17 @@ def _call(number: int, call: Call) -> dict[str, Any]:
     }
     # Of parallel calls, only the first is signed.
     return part | ({} if number else {"thoughtSignature": SIGNATURE})
+
+
+def _mcp_parts(made: ServerCall) -> list[dict[str, Any]]:
+    said = {"content": [{"type": "text", "text": made.answer}], "isError": made.failed}
+    return [
+        {
+            "toolCall": {"id": made.call.id, "args": made.call.arguments},
+            "thoughtSignature": SIGNATURE,
+        },
+        {"toolResponse": {"id": made.call.id, "response": said}},
+    ]
 
 
 def _usage(tokens: Tokens) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import msgspec
 from penstock import (
     Content,
     Image,
+    MCPCall,
+    MCPTool,
     Message,
     Reasoning,
     Text,
@@ -23,6 +25,7 @@ from tests.support.wire.seen import Seen, WireRequest
 
 _LEVELS = {"none": "none", "low": "low", "medium": "med", "high": "high"}
 _FAILED = "Error: "
+_AFTER_REASONING = ("message", "function_call", "mcp_call")
 
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -36,8 +39,22 @@ class _Part(_Strict):
     detail: Literal["low", "high", "auto", "original"] | None = None
 
 
+class _ListedTool(_Strict):
+    name: str
+    input_schema: dict[str, Any]
+    annotations: dict[str, Any] | None = None
+    description: str | None = None
+
+
 class _Item(_Strict):
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    type: Literal[
+        "message",
+        "function_call",
+        "function_call_output",
+        "reasoning",
+        "mcp_call",
+        "mcp_list_tools",
+    ] = "message"
     role: Literal["system", "developer", "user", "assistant"] | None = None
     content: str | list[_Part] | None = None
     phase: str | None = None
@@ -48,10 +65,21 @@ class _Item(_Strict):
     id: str | None = None
     summary: list[_Part] | None = None
     encrypted_content: str | None = None
+    server_label: str | None = None
+    error: Any = None
+    tools: list[_ListedTool] | None = None
 
 
-class _Tool(_Strict):
-    type: Literal["function"]
+class _Server(_Strict, tag_field="type", tag="mcp"):
+    server_label: str
+    server_url: str
+    require_approval: Literal["never"]
+    authorization: str | None = None
+    headers: dict[str, str] = {}
+    allowed_tools: list[str] | None = None
+
+
+class _Tool(_Strict, tag_field="type", tag="function"):
     name: str
     parameters: dict[str, Any]
     strict: bool
@@ -88,7 +116,7 @@ class _Request(_Strict):
     include: list[Literal["reasoning.encrypted_content"]] = []
     max_output_tokens: int | None = None
     temperature: float | None = None
-    tools: list[_Tool] = []
+    tools: list[_Tool | _Server] = []
     tool_choice: Literal["auto", "required", "none"] | _Choice | None = None
     parallel_tool_calls: bool | None = None
     text: _Text | None = None
@@ -103,7 +131,9 @@ def read_response(request: WireRequest) -> Seen:
     asked = msgspec.json.decode(request.body, type=_Request)
     if asked.tool_choice is not None and not asked.tools:
         raise ValueError("'tool_choice' is only allowed when 'tools' are specified")
-    strict = [tool.parameters for tool in asked.tools if tool.strict]
+    functions = [tool for tool in asked.tools if isinstance(tool, _Tool)]
+    servers = [tool for tool in asked.tools if isinstance(tool, _Server)]
+    strict = [tool.parameters for tool in functions if tool.strict]
     if asked.text is not None and asked.text.format.strict:
         strict.append(asked.text.format.schema)
     for schema in strict:
@@ -119,8 +149,9 @@ def read_response(request: WireRequest) -> Seen:
         # Whether strict mode is used is the caller's adapter's own choice, and so is what it wants.
         tools=tuple(
             ToolDefinition(tool.name, tool.description, _untyped_enums(tool.parameters))
-            for tool in asked.tools
+            for tool in functions
         ),
+        mcp_tools=tuple(map(_mcp_tool, servers)),
         tool_choice=ToolChoice.tool(choice.name)
         if isinstance(choice, _Choice)
         else choice and ToolChoice(choice),
@@ -132,6 +163,12 @@ def read_response(request: WireRequest) -> Seen:
         key=request.headers.get("authorization", "").removeprefix("Bearer ") or None,
         headers=request.headers,
     )
+
+
+def _mcp_tool(server: _Server) -> MCPTool:
+    token = {"Authorization": f"Bearer {server.authorization}"} if server.authorization else {}
+    headers = {**token, **server.headers}
+    return MCPTool(server.server_url, server.server_label, headers, server.allowed_tools)
 
 
 def check_strict(schema: Any, *, root: bool = True) -> None:
@@ -201,7 +238,7 @@ def _messages(items: Sequence[_Item]) -> Iterator[Message]:
             waiting.remove(str(item.call_id))  # a KeyError is the real server's 400
         elif item.role == "user" and waiting:
             raise ValueError(f"No tool output found for function call {waiting}")
-        elif item.type == "reasoning" and items[at + 1].type not in ("message", "function_call"):
+        elif item.type == "reasoning" and items[at + 1].type not in _AFTER_REASONING:
             raise ValueError("reasoning was provided without its required following item")
         turn += _content(item)
     if waiting:
@@ -215,11 +252,24 @@ def _content(item: _Item) -> Iterator[Content]:
         yield ToolUse(str(item.call_id), str(item.name), json.loads(item.arguments or ""))
     elif item.type == "function_call_output":
         yield _result(item)
+    elif item.type == "mcp_call":
+        yield _mcp_call(item)
+    elif item.type == "mcp_list_tools":
+        if not item.id or item.server_label is None or item.tools is None:
+            raise ValueError("a list of tools without its id, its server or its tools")
     elif item.type == "reasoning":
         text = "".join(part.text or "" for part in item.summary or ())
         yield Reasoning(text, signature=item.encrypted_content, meta={"openai_id": item.id})
     else:
         yield from _parts(item.content, "output_text" if item.role == "assistant" else "input_text")
+
+
+def _mcp_call(item: _Item) -> MCPCall:
+    arguments = json.loads(item.arguments or "")
+    said = item.output if item.error is None else item.error["content"][0]["text"]
+    assert isinstance(said, str)
+    made = (str(item.id), str(item.server_label), str(item.name), arguments)
+    return MCPCall(*made, (Text(said),), item.error is not None)
 
 
 def _result(item: _Item) -> ToolResult:

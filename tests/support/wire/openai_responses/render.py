@@ -10,7 +10,7 @@ import msgspec
 from tests.support.wire.dialect import Frame
 from tests.support.wire.openai_chat import render as common
 from tests.support.wire.openai_chat.render import CREATED, write_json
-from tests.support.wire.scenario import Call, Failure, Scenario, Stop, Tokens
+from tests.support.wire.scenario import Call, Failure, Scenario, ServerCall, Stop, Tokens
 from tests.support.wire.seen import Seen
 
 _INCOMPLETE: Mapping[Stop, str] = {
@@ -109,6 +109,23 @@ def _items(scenario: Scenario) -> Iterator[dict[str, Any]]:
             "summary": [{"type": "summary_text", "text": "".join(scenario.reasoning)}],
             "encrypted_content": ENCRYPTED,
         }
+    for server in dict.fromkeys(made.server for made in scenario.mcp):
+        yield {
+            "id": f"mcpl_{server}",
+            "type": "mcp_list_tools",
+            "server_label": server,
+            "tools": [
+                {
+                    "name": "search",
+                    "description": "Finds pages.",
+                    "input_schema": {"type": "object"},
+                    "annotations": None,
+                }
+            ],
+            "error": None,
+        }
+    for made in scenario.mcp:
+        yield _mcp_call(made)
     content: list[dict[str, Any]] = []
     if scenario.text:
         content.append(_output_text(scenario.whole_text))
@@ -142,6 +159,36 @@ def _call(number: int, call: Call) -> dict[str, Any]:
     }
 
 
+def _mcp_call(made: ServerCall) -> dict[str, Any]:
+    said = [{"type": "text", "text": made.answer}]
+    return {
+        "id": made.call.id,
+        "type": "mcp_call",
+        "status": "failed" if made.failed else "completed",
+        "approval_request_id": None,
+        "arguments": made.call.json,
+        "error": {"type": "mcp_tool_execution_error", "content": said} if made.failed else None,
+        "name": made.call.name,
+        "output": None if made.failed else made.answer,
+        "server_label": made.server,
+    }
+
+
+def _mcp_events(
+    scenario: Scenario, place: dict[str, Any], item: dict[str, Any]
+) -> Iterator[tuple[dict[str, Any], bool]]:
+    kind = item["type"]
+    yield {"type": f"response.{kind}.in_progress", **place}, False
+    if kind == "mcp_call":
+        made = next(each for each in scenario.mcp if each.call.id == item["id"])
+        name = "response.mcp_call_arguments"
+        for fragment in made.call.fragments:
+            yield {"type": f"{name}.delta", **place, "delta": fragment}, False
+        yield {"type": f"{name}.done", **place, "arguments": made.call.json}, False
+    end = "failed" if item["error"] else "completed"
+    yield {"type": f"response.{kind}.{end}", **place}, False
+
+
 def _item_events(
     scenario: Scenario, index: int, item: dict[str, Any]
 ) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -150,11 +197,16 @@ def _item_events(
     begun: dict[str, Any] = {**item, **{key: empty[key] for key in empty if key in item}}
     if "status" in item:
         begun["status"] = "in_progress"
+    if item["type"].startswith("mcp_"):
+        begun |= {"output": None} if "output" in item else {"tools": []}
+        begun["error"] = None
     yield {"type": "response.output_item.added", "output_index": index, "item": begun}, False
     if item["type"] == "reasoning":
         yield from _reasoning_events(scenario, place, item)
     elif item["type"] == "message":
         yield from _message_events(scenario, place, item)
+    elif item["type"].startswith("mcp_"):
+        yield from _mcp_events(scenario, place, item)
     else:
         call = next(call for call in scenario.calls if call.id == item["call_id"])
         name = "response.function_call_arguments"
