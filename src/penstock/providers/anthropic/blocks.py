@@ -237,9 +237,14 @@ class Blocks:
 
 
 def _start(call: _MCPCall, events: list[ProviderEvent]) -> None:
-    if not call.started:
-        call.started = True
-        events.append(ToolStarted(call.id, call.name, call.input, call.server))
+    if call.started:
+        return
+    try:
+        asked = call.input
+    except MalformedResponse:
+        return  # The limit of tokens broke it off, or `content` says what is wrong with it.
+    call.started = True
+    events.append(ToolStarted(call.id, call.name, asked, call.server))
 
 
 def _with_listings(part: Content, listings: list[JSONObject]) -> Content:
