@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.contract.errors import MalformedResponse
-from penstock.contract.messages import Content, JSONObject, Part, Reasoning, Text, ToolUse
+from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
 
 
 def parse_arguments(text: str, *, tool: str) -> JSONObject:
@@ -155,3 +155,6 @@ class CallBuffer:
             return True
         # No arguments at all means "none" in a whole answer, and "not yet" in a cut one.
         return not "".join(self.pieces).strip()
+
+
+_BUFFERS = (_TextBuffer, _ReasoningBuffer, CallBuffer)
