@@ -22,6 +22,7 @@ _SHORTEST_SECRET = 4
 
 def told(call: MCPCall) -> str:
     """The call in words, for a model of another provider; it stands on lines of its own."""
+    what = f'The tool "{call.name}"' if call.name else "A tool"
     where = f' of the MCP server "{call.server}"' if call.server else ""
     asked = msgspec.json.encode(call.input, enc_hook=str).decode()
     said = " ".join(
@@ -29,7 +30,7 @@ def told(call: MCPCall) -> str:
         for part in call.content
     )
     how = "failed" if call.is_error else "answered"
-    return f'\n[The tool "{call.name}"{where} was called with {asked} and {how}: {said}]\n'
+    return f"\n[{what}{where} was called with {asked} and {how}: {said}]\n"
 
 
 def bearer(headers: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:

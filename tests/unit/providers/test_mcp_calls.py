@@ -22,6 +22,10 @@ PICTURE = Image(data="aGk=", mime_type="image/png")
             MCPCall("1", "", "open", {}, (Text("gone"),), True),
             '\n[The tool "open" was called with {} and failed: gone]\n',
         ),
+        (
+            MCPCall("1", "", "", {}, (Text("Nile"),)),
+            "\n[A tool was called with {} and answered: Nile]\n",
+        ),
     ],
 )
 def test_a_call_in_words(call: MCPCall, words: str) -> None:

@@ -93,7 +93,8 @@ def blocks_of(call: MCPCall) -> list[JSONObject]:
             }
         )
     if (call.meta or {})[OWN] != PENDING:
-        said = [part for part in call.content if isinstance(part, Text)]
+        # The wire refuses empty texts.
+        said = [part for part in call.content if isinstance(part, Text) and part.text]
         blocks.append(
             {
                 "type": "mcp_tool_result",

@@ -1,6 +1,6 @@
 """Collects the items of one response: messages, calls and thoughts, whole or in pieces.
 
-Calls of MCP servers are over when they are told of: `ToolStarted` comes with their arguments, and
+Calls of MCP servers are the provider's to make: `ToolStarted` comes with their arguments, and
 `ToolEnded` with the whole item.
 """
 

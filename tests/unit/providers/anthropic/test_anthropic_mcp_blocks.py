@@ -194,6 +194,12 @@ async def test_a_call_may_be_answered_after_a_pause(stream: bool) -> None:
         ]
 
 
+def test_an_answer_that_says_nothing_goes_back_without_an_empty_text() -> None:
+    reply = decode(body(MADE, {**ANSWER, "content": [text("")]}, text("Hm.")))
+    call = wire_call(user("a"), Message("assistant", reply.content), user("c"))
+    assert sent(call)["messages"][1]["content"][1] == {**ANSWER, "content": []}
+
+
 def test_an_answer_of_an_earlier_round_goes_back_after_its_call() -> None:
     """A third pause: the history of one turn holds the call and its answer as two parts."""
     answer = MCPCall("m1", "", "", {}, (Text("Found."),), meta={"anthropic_mcp": "answered"})
