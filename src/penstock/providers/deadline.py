@@ -8,7 +8,7 @@ import asyncio
 class Deadline:
     """`with Deadline(seconds):` raises TimeoutError out of a block that takes longer.
 
-    It does what `asyncio.timeout` does and costs a quarter of it, which counts where every call
+    It does what `asyncio.timeout` does with less machinery, which counts where every call
     needs one. It can be entered once, at once, and not be moved.
     """
 

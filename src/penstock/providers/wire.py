@@ -322,7 +322,7 @@ class WireProvider:
 class _Located:
     """Errors that leave this block name the provider and the model, and hold no secret."""
 
-    # A class, because a generator in its place would cost every call several times as much.
+    # A class, because a generator in its place would cost every call more.
     __slots__ = ("_model", "_provider", "_request")
 
     def __init__(

@@ -93,8 +93,7 @@ class Assembler:
         parts = self.settled()
         if cut and parts and isinstance(parts[-1], CallBuffer) and parts[-1].broken:
             parts = parts[:-1]
-        whole: list[Content] = [part if isinstance(part, Part) else part.build() for part in parts]
-        return tuple(whole)
+        return tuple(part.build() if isinstance(part, _BUFFERS) else part for part in parts)
 
     def settled(self) -> list[Any]:
         """The parts so far, whole ones among them; they may be replaced by others."""
