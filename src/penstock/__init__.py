@@ -50,6 +50,8 @@ from penstock.contract.exchange import (
     Result,
     SamplingRequest,
     TokenCount,
+    TranscriptionResult,
+    TranscriptSegment,
     Usage,
 )
 from penstock.contract.media import audio, image
@@ -85,7 +87,13 @@ if TYPE_CHECKING:
     from penstock.generators.functions import Tool, tool
     from penstock.generators.stream import GeneratorStream
     from penstock.generators.structured import StructuredGenerator
-    from penstock.standalone import embedding_generator, string_generator, structured_generator
+    from penstock.generators.transcription import TranscriptionGenerator
+    from penstock.standalone import (
+        embedding_generator,
+        string_generator,
+        structured_generator,
+        transcription_generator,
+    )
     from penstock.streaming.handle import StreamHandle
 
 # Loaded at first use: they bring asyncio and pydantic, which a mere import should not pay for.
@@ -102,12 +110,14 @@ _LAZY = {
     "StringGenerator": "penstock.generators.content",
     "StructuredGenerator": "penstock.generators.structured",
     "Tool": "penstock.generators.functions",
+    "TranscriptionGenerator": "penstock.generators.transcription",
     "ask": "penstock.gateway",
     "embedding_generator": "penstock.standalone",
     "open": "penstock.gateway",
     "string_generator": "penstock.standalone",
     "structured_generator": "penstock.standalone",
     "tool": "penstock.generators.functions",
+    "transcription_generator": "penstock.standalone",
 }
 
 __all__ = [
@@ -173,6 +183,9 @@ __all__ = [
     "ToolStarted",
     "ToolUse",
     "ToolUseDelta",
+    "TranscriptSegment",
+    "TranscriptionGenerator",
+    "TranscriptionResult",
     "UnsupportedOption",
     "Usage",
     "__version__",
@@ -186,6 +199,7 @@ __all__ = [
     "structured_generator",
     "system",
     "tool",
+    "transcription_generator",
     "user",
 ]
 

@@ -17,20 +17,32 @@ import msgspec
 from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.errors import ConfigurationError, PenstockError
-from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest, TokenCount
+from penstock.contract.exchange import (
+    EmbeddingResult,
+    Result,
+    SamplingRequest,
+    TokenCount,
+    TranscriptionResult,
+)
+from penstock.contract.media import AudioSource
+from penstock.contract.media import audio as read_audio
+from penstock.contract.messages import Audio
 from penstock.contract.ports import ModelInfo, Provider, Target
 from penstock.contract.requests import (
     CountOptions,
     Messages,
     RequestOptions,
+    TranscribeOptions,
     build_embedding_request,
     build_request,
+    build_transcription_request,
 )
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.validate import Limits
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
+from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
 from penstock.pool.failover import FailoverPool
 from penstock.providers.credentials import Secret
 from penstock.providers.http import HttpTransport, TransportSettings
@@ -178,6 +190,16 @@ class Engine:
         target = self._targets.resolve(request.model)[0]
         return await self._pipeline.embed(self.provider(target.provider), target, request)
 
+    async def transcribe(
+        self, audio: AudioSource, **options: Unpack[TranscribeOptions]
+    ) -> TranscriptionResult:
+        """The words of a recording: an `Audio` part, a file's path, or the bytes of a file."""
+        # In a thread, for files are slow and recordings are large.
+        if not isinstance(audio, Audio):
+            audio = await asyncio.to_thread(read_audio, audio)
+        request = build_transcription_request(audio, options)
+        return await self._pipeline.transcribe(self._targets.resolve(request.model), request)
+
     def string_generator(
         self, prompt: Prompt, **options: Unpack[GeneratorOptions]
     ) -> StringGenerator:
@@ -201,6 +223,12 @@ class Engine:
     def embedding_generator(self, **options: Unpack[EmbeddingOptions]) -> EmbeddingGenerator:
         """A generator of vectors whose every call goes through this engine."""
         return EmbeddingGenerator(self, options)
+
+    def transcription_generator(
+        self, **options: Unpack[TranscriptionOptions]
+    ) -> TranscriptionGenerator:
+        """A generator of transcripts whose every call goes through this engine."""
+        return TranscriptionGenerator(self, options)
 
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that every target of this model can answer with; None if unknown."""

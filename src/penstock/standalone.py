@@ -14,11 +14,19 @@ from typing import Any, TypeVar, Unpack, overload
 from penstock.config.load import load
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.contract.errors import ConfigurationError
-from penstock.contract.exchange import EmbeddingResult, Result, SamplingRequest
+from penstock.contract.exchange import (
+    EmbeddingResult,
+    Result,
+    SamplingRequest,
+    TranscriptionResult,
+)
+from penstock.contract.media import AudioSource
+from penstock.contract.requests import TranscribeOptions
 from penstock.gateway import Engine
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
+from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
 from penstock.providers.http import HttpTransport
 from penstock.providers.registry import KINDS, ProviderKind, unknown_kind
 from penstock.streaming.handle import StreamHandle
@@ -37,6 +45,15 @@ class EndpointOptions(GeneratorOptions, total=False):
 
 class EmbeddingEndpointOptions(EmbeddingOptions, total=False):
     """Where the embedding model is, beside what is asked of it."""
+
+    provider: str | None
+    url: str | None
+    auth_token: str | None
+    headers: Mapping[str, str]
+
+
+class TranscriptionEndpointOptions(TranscriptionOptions, total=False):
+    """Where the transcription model is, beside what is asked of it."""
 
     provider: str | None
     url: str | None
@@ -70,6 +87,14 @@ def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> Embeddin
     """A generator of vectors, on one provider or on what penstock.toml says."""
     endpoint, rest = _endpoint(dict(options), "embedding_model")
     return EmbeddingGenerator(endpoint, EmbeddingOptions(**rest))
+
+
+def transcription_generator(
+    **options: Unpack[TranscriptionEndpointOptions],
+) -> TranscriptionGenerator:
+    """A generator of transcripts, on one provider or on what penstock.toml says."""
+    endpoint, rest = _endpoint(dict(options), "transcription_model")
+    return TranscriptionGenerator(endpoint, TranscriptionOptions(**rest))
 
 
 class Endpoint:
@@ -113,6 +138,12 @@ class Endpoint:
             timeout=timeout,
             ignore_invalid_options=ignore_invalid_options,
         )
+
+    async def transcribe(
+        self, audio: AudioSource, **options: Unpack[TranscribeOptions]
+    ) -> TranscriptionResult:
+        """The words of a recording."""
+        return await (await self._current()).transcribe(audio, **options)
 
     async def _current(self) -> Engine:
         loop = asyncio.get_running_loop()

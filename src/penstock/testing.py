@@ -11,10 +11,11 @@ assert fake.requests[0].messages[0].text == "Hi"
 from __future__ import annotations
 
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
+from penstock.contract.exchange import Transcript
 from penstock.gateway import Engine
 from penstock.providers.fake.provider import FakeProvider, FakeReply
 
-__all__ = ["FakeProvider", "FakeReply", "engine_with"]
+__all__ = ["FakeProvider", "FakeReply", "Transcript", "engine_with"]
 
 
 def engine_with(*providers: FakeProvider) -> Engine:

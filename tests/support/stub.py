@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from penstock.contract.events import Chunk, Finished, ProviderEvent
-from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Usage, Vectors
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Usage,
+    Vectors,
+)
 from penstock.contract.messages import Text
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
@@ -37,6 +45,7 @@ class StubProvider:
         name: str = "stub",
         able: Capabilities | None = None,
         vectors: Callable[[EmbeddingRequest], Vectors] | None = None,
+        transcripts: Callable[[TranscriptionRequest], Transcript] | None = None,
         models: Sequence[ModelInfo] | Exception = (),
         tokens: int | Exception | None = None,
     ) -> None:
@@ -49,6 +58,7 @@ class StubProvider:
         self.closed = False
         self._able = able or Capabilities()
         self._vectors = vectors
+        self._transcripts = transcripts
         self._models = models
         self._tokens = tokens
 
@@ -84,6 +94,10 @@ class StubProvider:
     async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
         assert self._vectors is not None
         return self._vectors(request)
+
+    async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+        assert self._transcripts is not None
+        return self._transcripts(request)
 
     async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
         self.requests.append((model, request))

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from penstock.contract.messages import (
+    Audio,
     Content,
     JSONObject,
     MCPCall,
@@ -249,3 +250,73 @@ class EmbeddingResult(msgspec.Struct, frozen=True):
     vectors: tuple[tuple[float, ...], ...]
     model: str
     metadata: Metadata
+
+
+class TranscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording whose words are wanted.
+
+    `language` is the code of the language that is spoken, such as `en`; `prompt` is what helps to
+    understand it: names, terms, or the text that came before.
+    """
+
+    audio: Audio
+    model: str | None = None
+    language: str | None = None
+    prompt: str | None = None
+    temperature: float | None = None
+    timeout: float | None = None
+    ignore_invalid_options: bool = False
+
+
+class TranscriptSegment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of a transcript with its place in the recording, in seconds."""
+
+    text: str
+    start_s: float
+    end_s: float
+    speaker: str | None = None
+    """A label, from models that tell speakers apart."""
+
+
+class Transcript(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider answered to one transcription; what it did not say is None, or empty."""
+
+    text: str
+    model: str = ""
+    language: str | None = None
+    """The language that was heard, in the provider's own words: a code or a name."""
+    duration_s: float | None = None
+    segments: tuple[TranscriptSegment, ...] = ()
+    usage: Usage = Usage()
+    response_id: str | None = None
+    response_status: str | None = None
+    dropped_options: tuple[str, ...] = ()
+    api_calls: int = 1
+
+
+class TranscriptionResult(msgspec.Struct, frozen=True):
+    """The words of a recording."""
+
+    text: str
+    model: str
+    metadata: Metadata
+    language: str | None = None
+    """The language that was heard, in the provider's own words: a code or a name."""
+    duration_s: float | None = None
+    segments: tuple[TranscriptSegment, ...] = ()
+    """Where each piece of the text is in the recording, from models that say so."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens as the provider counted them; none where it charges by the minute."""
+        return self.metadata.usage
+
+    @property
+    def request_id(self) -> str:
+        """Names this request in logs."""
+        return self.metadata.request_id
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the call cost, or None when the price is unknown."""
+        return self.metadata.cost_usd

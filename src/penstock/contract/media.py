@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import Audio, Image
@@ -23,6 +24,29 @@ _AUDIO_SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("audio/mp4", lambda data: data[4:8] == b"ftyp"),
     ("audio/webm", lambda data: data.startswith(b"\x1a\x45\xdf\xa3")),
 )
+AUDIO_EXTENSIONS: Mapping[str, str] = {
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+    "audio/vnd.wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/flac": "flac",
+    "audio/x-flac": "flac",
+    "audio/ogg": "ogg",
+    "audio/opus": "opus",
+    "audio/mp4": "m4a",
+    "audio/m4a": "m4a",
+    "audio/x-m4a": "m4a",
+    "audio/webm": "webm",
+    "audio/aac": "aac",
+    "audio/aiff": "aiff",
+    "audio/x-aiff": "aiff",
+}
+"""The sound types that some provider takes, each with the ending of its files' names."""
+
+AudioSource: TypeAlias = Audio | str | Path | bytes
+"""A recording as people have it: a part, a file's path, or the bytes of a file."""
 
 
 def image_type(data: bytes) -> str | None:
@@ -69,6 +93,11 @@ def audio(source: str | Path | bytes, *, mime_type: str | None = None) -> Audio:
             ]
         )
     return Audio(data=base64.b64encode(data).decode(), mime_type=found)
+
+
+def essence(mime_type: str) -> str:
+    """A MIME type without its parameters: `audio/ogg` for `Audio/OGG; codecs=opus`."""
+    return mime_type.partition(";")[0].strip().lower()
 
 
 def _recognise(

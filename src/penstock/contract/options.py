@@ -145,5 +145,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     native_mcp: bool = False
     """Whether the provider itself connects to MCP servers."""
     embeddings: bool = False
+    transcription: bool = False
+    transcription_prompt: bool = True
     context_window: int | None = None
     max_output: int | None = None

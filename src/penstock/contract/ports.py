@@ -9,7 +9,14 @@ from typing import Protocol
 import msgspec
 
 from penstock.contract.events import ProviderEvent
-from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Vectors
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Vectors,
+)
 from penstock.contract.options import Capabilities
 
 
@@ -61,6 +68,10 @@ class Provider(Protocol):
         """A vector for each text, in order, whatever the batch limit of the wire."""
         ...
 
+    async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+        """The words of a recording."""
+        ...
+
     async def models(self) -> Sequence[ModelInfo]:
         """The models on offer; also the health check, for it costs no tokens."""
         ...
@@ -107,4 +118,10 @@ class Pool(Protocol):
         self, ranked: Sequence[Target], request: SamplingRequest
     ) -> AbstractAsyncContextManager[tuple[Attempt, ProviderStream]]:
         """The first stream that starts; leaving the context stops it."""
+        ...
+
+    async def transcribe(
+        self, ranked: Sequence[Target], request: TranscriptionRequest
+    ) -> tuple[Attempt, Transcript]:
+        """The first good transcript."""
         ...

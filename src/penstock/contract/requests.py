@@ -8,8 +8,8 @@ from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, cast
 import msgspec
 
 from penstock.contract.errors import InvalidRequest, Problem
-from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
-from penstock.contract.messages import JSONObject, Message, user
+from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.messages import Audio, JSONObject, Message, user
 from penstock.contract.options import (
     IncludeContext,
     MCPTool,
@@ -58,6 +58,17 @@ class CountOptions(PromptOptions, total=False):
     max_tokens: int
 
 
+class TranscribeOptions(TypedDict, total=False):
+    """The keyword arguments of `transcribe`; every one may be left out."""
+
+    model: str | None
+    language: str | None
+    prompt: str | None
+    temperature: float | None
+    timeout: float | None
+    ignore_invalid_options: bool
+
+
 def build_request(messages: Messages, options: RequestOptions) -> SamplingRequest:
     """One request out of messages and keyword arguments.
 
@@ -70,8 +81,7 @@ def build_request(messages: Messages, options: RequestOptions) -> SamplingReques
     elif not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequest.of([Problem("messages", "give a text, a message or a list of them")])
     fields: dict[str, Any] = {**options, "messages": tuple(map(_message, messages))}
-    known = SamplingRequest.__struct_fields__
-    problems = [Problem(name, "there is no such option") for name in fields if name not in known]
+    problems = _unknown(fields, SamplingRequest)
     if "max_tokens" not in fields:
         problems.append(Problem("max_tokens", "is required"))
     if problems:
@@ -115,6 +125,22 @@ def build_embedding_request(
         "ignore_invalid_options": ignore_invalid_options,
     }
     return _convert(fields, EmbeddingRequest)
+
+
+def build_transcription_request(audio: Audio, options: TranscribeOptions) -> TranscriptionRequest:
+    """One request out of a recording and options.
+
+    Raises InvalidRequest when an argument is unknown or of the wrong type.
+    """
+    fields: dict[str, Any] = {**options, "audio": audio}
+    if problems := _unknown(fields, TranscriptionRequest):
+        raise InvalidRequest.of(problems)
+    return _convert(fields, TranscriptionRequest)
+
+
+def _unknown(fields: dict[str, Any], kind: type[msgspec.Struct]) -> list[Problem]:
+    known = kind.__struct_fields__
+    return [Problem(name, "there is no such option") for name in fields if name not in known]
 
 
 def _convert(fields: dict[str, Any], kind: type[T]) -> T:

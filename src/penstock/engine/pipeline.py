@@ -25,9 +25,17 @@ from penstock.contract.exchange import (
     Result,
     SamplingRequest,
     TokenCount,
+    Transcript,
+    TranscriptionRequest,
+    TranscriptionResult,
 )
 from penstock.contract.ports import Attempt, Pool, Provider, Router, Target
-from penstock.engine.validate import Limits, validate, validate_embedding
+from penstock.engine.validate import (
+    Limits,
+    validate,
+    validate_embedding,
+    validate_transcription,
+)
 from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.tokens import estimate_request
 
@@ -58,7 +66,7 @@ class Meter:
         metadata = self.metadata(attempt, reply)
         return Result(reply.content, metadata.model, reply.stop_reason, metadata)
 
-    def metadata(self, attempt: Attempt, reply: Reply) -> Metadata:
+    def metadata(self, attempt: Attempt, reply: Reply | Transcript) -> Metadata:
         """What there is to know about the call so far."""
         first = self._first_token
         return Metadata(
@@ -155,6 +163,25 @@ class Pipeline:
             embedding_dims=len(answer.vectors[0]),
         )
         return EmbeddingResult(answer.vectors, metadata.model, metadata)
+
+    async def transcribe(
+        self, ranked: Sequence[Target], request: TranscriptionRequest
+    ) -> TranscriptionResult:
+        """The words of a recording."""
+        with Meter() as meter:
+            request = validate_transcription(request, self._limits)
+            attempt, answer = await meter.within(
+                request.timeout, lambda: self._pool.transcribe(ranked, request)
+            )
+        metadata = meter.metadata(attempt, answer)
+        return TranscriptionResult(
+            answer.text,
+            metadata.model,
+            metadata,
+            answer.language,
+            answer.duration_s,
+            answer.segments,
+        )
 
     async def _answer(self, request: SamplingRequest) -> tuple[Attempt, Reply]:
         ranked = await self._router.rank(request)

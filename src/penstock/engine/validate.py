@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from penstock.contract.errors import InvalidRequest, Problem
-from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
+from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.media import AUDIO_EXTENSIONS, essence
 from penstock.contract.messages import (
     Audio,
     Content,
@@ -25,6 +28,8 @@ from penstock.engine.mcp_tools import mcp_problems
 
 _MOST_TOKENS = 2**31 - 1
 """Wires carry no larger number."""
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+"""As in ISO 639 and BCP 47: `en`, `yue`, `pt-BR`."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -72,6 +77,42 @@ def validate_embedding(request: EmbeddingRequest) -> EmbeddingRequest:
     return request
 
 
+def validate_transcription(request: TranscriptionRequest, limits: Limits) -> TranscriptionRequest:
+    """The request itself; raises InvalidRequest with every problem and its path."""
+    problems = [
+        *_sound("audio", request.audio),
+        *transcription_hints(request.language, request.prompt),
+        *_temperature(request.temperature, limits),
+        *_timeout(request.timeout),
+    ]
+    if problems:
+        raise InvalidRequest.of(problems)
+    return request
+
+
+def transcription_hints(language: str | None, prompt: str | None) -> Iterator[Problem]:
+    """What is wrong with these, if anything; known before there is a recording."""
+    if language is not None and not _LANGUAGE.fullmatch(language):
+        yield Problem("language", f"{language!r} is no language's code; write one such as 'en'")
+    if prompt is not None:
+        if not prompt.strip():
+            yield Problem("prompt", "is blank; leave it out")
+        yield from _text("prompt", prompt)
+
+
+def _sound(path: str, audio: Audio) -> Iterator[Problem]:
+    if essence(audio.mime_type) not in AUDIO_EXTENSIONS:
+        known = ", ".join(sorted(AUDIO_EXTENSIONS))
+        yield Problem(f"{path}.mimeType", f"{audio.mime_type!r} is no known sound; known: {known}")
+    try:
+        empty = not base64.b64decode(audio.data, validate=True)
+    except ValueError as error:
+        yield Problem(f"{path}.data", f"is not base64: {error}; penstock.audio(...) makes it")
+    else:
+        if empty:
+            yield Problem(f"{path}.data", "is empty; give a recording")
+
+
 def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
     if request.max_tokens < 1:
         yield Problem("max_tokens", f"{request.max_tokens} is not a positive number")
@@ -79,11 +120,8 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield Problem("max_tokens", f"is more than {_MOST_TOKENS}")
     if request.system_prompt:
         yield from _text("system_prompt", request.system_prompt)
-    temperature = request.temperature
-    if temperature is not None and not 0 <= temperature <= limits.max_temperature:
-        yield Problem(
-            "temperature", f"{temperature} is not between 0 and {limits.max_temperature:g}"
-        )
+    if request.temperature is not None:
+        yield from _temperature(request.temperature, limits)
     if len(request.stop_sequences) > limits.max_stop_sequences:
         yield Problem(
             "stop_sequences",
@@ -96,6 +134,13 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
     yield from _timeout(request.timeout)
     if request.model_preferences is not None:
         yield from _preferences(request.model_preferences)
+
+
+def _temperature(temperature: float | None, limits: Limits) -> Iterator[Problem]:
+    if temperature is not None and not 0 <= temperature <= limits.max_temperature:
+        yield Problem(
+            "temperature", f"{temperature} is not between 0 and {limits.max_temperature:g}"
+        )
 
 
 def _timeout(seconds: float | None) -> Iterator[Problem]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.contract.errors import UnsupportedOption
-from penstock.contract.exchange import SamplingRequest
+from penstock.contract.exchange import SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, Content, Image, Text, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
@@ -43,13 +44,7 @@ def admit(
     if content or (options and not request.ignore_invalid_options):
         names = [*content, *options]
         hint = _content_remedy(content) if content else f"{_remedy(options)}, or {_LENIENT}"
-        said = ", ".join(_said(name, request, able) for name in names)
-        raise UnsupportedOption(
-            f"{target} does not support {said}; {hint}",
-            options=names,
-            provider=target.provider,
-            model=target.model,
-        )
+        raise _refused(target, names, hint, [_said(name, request, able) for name in names])
     if not options:
         return request, ()
     changes = {name: _DROPPED[name] for name in options if name in _DROPPED}
@@ -61,6 +56,38 @@ def admit(
         # The dialect says it in its own words: the least effort, or the smallest budget.
         del changes["reasoning_level"]
     return msgspec.structs.replace(request, **changes), options
+
+
+def admit_transcription(
+    request: TranscriptionRequest, able: Capabilities, target: Target
+) -> tuple[TranscriptionRequest, tuple[str, ...]]:
+    """The request as this target can take it, and the options that had to be dropped for it.
+
+    Raises UnsupportedOption, always when the model does not transcribe at all.
+    """
+    temperature, most = request.temperature, able.max_temperature
+    checks = (
+        ("prompt", request.prompt is not None and not able.transcription_prompt),
+        ("temperature", temperature is not None and not able.temperature),
+        ("temperature", temperature is not None and most is not None and temperature > most),
+    )
+    options = tuple(dict.fromkeys(name for name, refused in checks if refused))
+    if not able.transcription:
+        raise _refused(target, ["transcription"], _content_remedy([]))
+    if options and not request.ignore_invalid_options:
+        raise _refused(target, options, f"{_remedy(options)}, or {_LENIENT}")
+    return msgspec.structs.replace(request, **dict.fromkeys(options)), options
+
+
+def _refused(
+    target: Target, names: Sequence[str], hint: str, said: Sequence[str] = ()
+) -> UnsupportedOption:
+    return UnsupportedOption(
+        f"{target} does not support {', '.join(said or names)}; {hint}",
+        options=names,
+        provider=target.provider,
+        model=target.model,
+    )
 
 
 def _said(name: str, request: SamplingRequest, able: Capabilities) -> str:

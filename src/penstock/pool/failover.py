@@ -16,10 +16,12 @@ from penstock.contract.errors import (
     UnsupportedOption,
 )
 from penstock.contract.events import ProviderEvent
-from penstock.contract.exchange import Reply, SamplingRequest
+from penstock.contract.exchange import Reply, SamplingRequest, Transcript, TranscriptionRequest
+from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, Provider, ProviderStream, Target
-from penstock.pool.admit import admit
+from penstock.pool.admit import admit, admit_transcription
 
+R = TypeVar("R", SamplingRequest, TranscriptionRequest)
 T = TypeVar("T")
 
 
@@ -41,7 +43,7 @@ class FailoverPool:
         self, ranked: Sequence[Target], request: SamplingRequest
     ) -> tuple[Attempt, Reply]:
         """The first good answer; raises AllTargetsFailed, or the error when there is but one."""
-        return await self._first(ranked, request, _whole)
+        return await self._first(ranked, request, admit, _whole)
 
     async def count_tokens(self, target: Target, request: SamplingRequest) -> int | None:
         """The provider's own count for the one target; models count differently, so no other's."""
@@ -49,12 +51,18 @@ class FailoverPool:
         admitted, _ = admit(request, provider.capabilities(target.model), target)
         return await provider.count_tokens(target.model, admitted)
 
+    async def transcribe(
+        self, ranked: Sequence[Target], request: TranscriptionRequest
+    ) -> tuple[Attempt, Transcript]:
+        """The first good transcript; raises as `generate` does."""
+        return await self._first(ranked, request, admit_transcription, _transcribed)
+
     @contextlib.asynccontextmanager
     async def open(
         self, ranked: Sequence[Target], request: SamplingRequest
     ) -> AsyncGenerator[tuple[Attempt, ProviderStream], None]:
         """The first stream that brings an event; leaving the context stops the upstream call."""
-        attempt, (first, rest) = await self._first(ranked, request, _start)
+        attempt, (first, rest) = await self._first(ranked, request, admit, _start)
         # Both are closed here: a generator that was never read would not close what it wraps.
         async with contextlib.aclosing(rest), contextlib.aclosing(_resume(first, rest)) as stream:
             try:
@@ -66,15 +74,16 @@ class FailoverPool:
     async def _first(
         self,
         ranked: Sequence[Target],
-        request: SamplingRequest,
-        call: Callable[[Provider, str, SamplingRequest], Awaitable[T]],
+        request: R,
+        fit: Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]],
+        call: Callable[[Provider, str, R], Awaitable[T]],
     ) -> tuple[Attempt, T]:
         failures: list[PenstockError] = []
         for number, target in enumerate(ranked, 1):
             try:
                 provider = self._provider(target.provider)
                 able = provider.capabilities(target.model)
-                admitted, dropped = admit(request, able, target)
+                admitted, dropped = fit(request, able, target)
                 answer = await call(provider, target.model, admitted)
             except PenstockError as error:
                 failures.append(error.located(provider=target.provider, model=target.model))
@@ -94,6 +103,10 @@ class FailoverPool:
 
 def _whole(provider: Provider, model: str, request: SamplingRequest) -> Awaitable[Reply]:
     return provider.generate(model, request)
+
+
+async def _transcribed(provider: Provider, model: str, request: TranscriptionRequest) -> Transcript:
+    return await provider.transcribe(model, request)
 
 
 async def _start(

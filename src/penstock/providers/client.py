@@ -63,7 +63,7 @@ class HttpClient:
     async def send(self, url: str, call: WireCall, headers: Mapping[str, str]) -> StreamingResponse:
         """The response once its headers are there."""
         settings = self._settings
-        limit = settings.response_timeout_s
+        limit = max(settings.response_timeout_s, call.patience_s)
         route = self._route(url)
         try:
             with Deadline(limit):

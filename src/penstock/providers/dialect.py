@@ -12,7 +12,14 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from penstock.contract.errors import PenstockError
 from penstock.contract.events import ProviderEvent
-from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Vectors
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Vectors,
+)
 from penstock.contract.ports import ModelInfo
 from penstock.providers.credentials import Secret
 from penstock.providers.profiles import Catalogue, ModelProfile
@@ -28,6 +35,9 @@ class WireCall:
     body: bytes | None = None
     method: Literal["GET", "POST"] = "POST"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The body is JSON unless `content-type` stands here."""
+    patience_s: float = 0.0
+    """How long the answer may take to begin, if that is longer than the transport's own limit."""
 
 
 class StreamDecoder(Protocol):
@@ -72,6 +82,24 @@ class EmbeddingDialect:
 
 
 @dataclass(frozen=True, slots=True)
+class TranscriptionDialect:
+    """The transcribing half of a dialect that has a call of its own for it."""
+
+    encode: Callable[[str, TranscriptionRequest, ModelProfile], WireCall]
+    """`encode(model, request, profile)`."""
+    decode: Callable[[bytes, Mapping[str, str]], Transcript]
+    """`decode(body, headers)` of a 200; raises a PenstockError for an error inside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptedTranscription:
+    """Transcribing where a model that hears is asked for it in words, like for anything else."""
+
+    ask: Callable[[TranscriptionRequest, ModelProfile], SamplingRequest]
+    read: Callable[[Reply], Transcript]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelListDialect:
     """How a provider lists its models, which is also its health check."""
 
@@ -113,6 +141,7 @@ class Dialect:
     catalogue: Catalogue
     """What its models are able to do."""
     embeddings: EmbeddingDialect | None = None
+    transcription: TranscriptionDialect | PromptedTranscription | None = None
     count: CountDialect | None = None
     address: Callable[[Options], str] | None = None
     """The base address where it depends on the options or on the form of a variable."""

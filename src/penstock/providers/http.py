@@ -81,7 +81,11 @@ class HttpTransport:
         self, url: str, call: WireCall, headers: Mapping[str, str]
     ) -> Awaitable[StreamingResponse]:
         client = self._client or self._open_client()
-        return client.send(url, call, {**call.headers, **headers})
+        sent = {**call.headers, **headers}
+        if "content-type" in call.headers:
+            # Other headers of a call give way to the provider's; what its body is, only it can say.
+            sent["content-type"] = call.headers["content-type"]
+        return client.send(url, call, sent)
 
     def _open_client(self) -> HttpClient:
         from penstock.providers.client import HttpClient

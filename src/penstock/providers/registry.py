@@ -45,10 +45,20 @@ class ProviderKind:
     model: str = ""
     """What a generator uses that names this provider and no model."""
     embedding_model: str = ""
+    transcription_model: str = ""
 
 
-def _chat(name: str, title: str, url: str, *key_variables: str) -> ProviderKind:
-    return ProviderKind(name, title, dialect="openai_chat", url=url, key_variables=key_variables)
+def _chat(
+    name: str, title: str, url: str, *key_variables: str, transcription_model: str = ""
+) -> ProviderKind:
+    return ProviderKind(
+        name,
+        title,
+        dialect="openai_chat",
+        url=url,
+        key_variables=key_variables,
+        transcription_model=transcription_model,
+    )
 
 
 KINDS: Mapping[str, ProviderKind] = {
@@ -88,6 +98,7 @@ KINDS: Mapping[str, ProviderKind] = {
             unasked=False,
             model="echo",
             embedding_model="echo",
+            transcription_model="echo",
         ),
         ProviderKind(
             "gemini",
@@ -98,6 +109,7 @@ KINDS: Mapping[str, ProviderKind] = {
             options=("api_version",),
             model="gemini-3.8-flash",
             embedding_model="gemini-embedding-2",
+            transcription_model="gemini-3.8-flash",
         ),
         ProviderKind(
             "ollama",
@@ -117,6 +129,7 @@ KINDS: Mapping[str, ProviderKind] = {
             url_variables=("OPENAI_BASE_URL",),
             model="gpt-6-luna",
             embedding_model="text-embedding-3-small",
+            transcription_model="gpt-4o-mini-transcribe",
         ),
         ProviderKind(
             "openai-chat",
@@ -127,6 +140,7 @@ KINDS: Mapping[str, ProviderKind] = {
             url_variables=("OPENAI_BASE_URL",),
             model="gpt-6-luna",
             embedding_model="text-embedding-3-small",
+            transcription_model="gpt-4o-mini-transcribe",
         ),
         _chat("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
         _chat("deepinfra", "DeepInfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
@@ -134,7 +148,13 @@ KINDS: Mapping[str, ProviderKind] = {
         _chat(
             "fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"
         ),
-        _chat("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        _chat(
+            "groq",
+            "Groq",
+            "https://api.groq.com/openai/v1",
+            "GROQ_API_KEY",
+            transcription_model="whisper-large-v3-turbo",
+        ),
         _chat("huggingface", "Hugging Face router", "https://router.huggingface.co/v1", "HF_TOKEN"),
         _chat("llamacpp", "llama.cpp server", "http://localhost:8080/v1"),
         _chat("lmstudio", "LM Studio", "http://localhost:1234/v1"),

@@ -18,16 +18,29 @@ from penstock.contract.errors import (
     ProviderTimeout,
     ProviderUnavailable,
     StreamInterrupted,
-    UnsupportedOption,
 )
 from penstock.contract.events import Finished, ProviderEvent
-from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Vectors
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Vectors,
+)
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import Dialect, Options, StreamDecoder, WireCall
+from penstock.providers.dialect import (
+    Dialect,
+    Options,
+    PromptedTranscription,
+    StreamDecoder,
+    WireCall,
+)
 from penstock.providers.http import HttpTransport, WireResponse
+from penstock.providers.lacking import lacking
 from penstock.providers.masking import mask_bytes, mask_error
 from penstock.providers.mcp_calls import hide_headers
 from penstock.providers.origin import legible, origin_of, stamped
@@ -177,14 +190,21 @@ class WireProvider:
         """All vectors, in as many calls as the wire's batch limit needs."""
         dialect = self._dialect.embeddings
         if dialect is None:
-            raise UnsupportedOption(
-                f"{self.name} offers no embeddings; choose another provider",
-                options=["embeddings"],
-                provider=self.name,
-                model=model,
-            )
+            raise lacking("embeddings", self.name, model)
         with self._located(model):
             return await embed_in_batches(dialect, model, request, self._options, self._request)
+
+    async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+        """The words of a recording, by a call of their own or by asking the model for them."""
+        dialect = self._dialect.transcription
+        if dialect is None:
+            raise lacking("transcription", self.name, model)
+        profile = self._profile(model)
+        with self._located(model):
+            if isinstance(dialect, PromptedTranscription):
+                return dialect.read(await self.generate(model, dialect.ask(request, profile)))
+            response = await self._request(dialect.encode(model, request, profile))
+            return dialect.decode(response.body, response.headers)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The provider's model list."""

@@ -11,12 +11,20 @@ import msgspec
 
 from penstock.contract.errors import ModelNotFound, PenstockError, StreamInterrupted
 from penstock.contract.events import Finished
-from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Vectors
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Vectors,
+)
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.embedded import embeddings, install, runtime, weights
 from penstock.providers.embedded.decode import Decoder, failure
 from penstock.providers.embedded.encode import encode
+from penstock.providers.lacking import lacking
 
 _EMBEDDING_NAMES = (embeddings.MODEL, weights.DEFAULT, weights.BUNDLED)
 
@@ -124,6 +132,10 @@ class EmbeddedProvider:
         except PenstockError as error:
             error.located(provider=self._name, model=model)
             raise
+
+    async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+        """Refused: no bundled model hears."""
+        raise lacking("transcription", self._name, model)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The names that may be asked for; loads nothing, but says when something is missing."""

@@ -14,11 +14,20 @@ import msgspec
 
 from penstock.contract.errors import PenstockError
 from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
-from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Usage, Vectors
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Usage,
+    Vectors,
+)
 from penstock.contract.messages import Content, Reasoning, Text, ToolResult, ToolUse
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.fake.instance import instance_of
+from penstock.providers.fake.transcripts import TranscriptScript, TranscriptStep
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _WORDS = re.compile(r"words-(\d{1,9})")
@@ -50,18 +59,30 @@ class FakeProvider:
 
     Without a script it calls the tool that it must call, gives an instance of the schema that it
     must fit, says N words for the model `words-N`, and otherwise repeats the last user message.
-    Every request is kept in `requests`.
+    It hears in a recording what `transcripts` say, or else its size. Every request is kept, in
+    `requests` or in `recordings`.
     """
 
-    def __init__(self, script: Iterable[Step] = (), *, name: str = "fake") -> None:
-        """A step is a text, a FakeReply, an error to raise, or a function of the request."""
+    def __init__(
+        self,
+        script: Iterable[Step] = (),
+        *,
+        name: str = "fake",
+        transcripts: Iterable[TranscriptStep] = (),
+    ) -> None:
+        """A step is a text, a FakeReply, an error to raise, or a function of the request.
+
+        So is one of the transcripts, with a `Transcript` in place of the FakeReply.
+        """
         self.name = name
         self.requests: list[SamplingRequest] = []
+        self.recordings: list[TranscriptionRequest] = []
+        self._transcripts = TranscriptScript(transcripts)
         self._script = deque(script)
 
     def capabilities(self, model: str) -> Capabilities:
         """Everything but connections to MCP servers, so that any request can be tested."""
-        return Capabilities(audio=True, prefill=True, embeddings=True)
+        return Capabilities(audio=True, prefill=True, embeddings=True, transcription=True)
 
     async def generate(self, model: str, request: SamplingRequest) -> Reply:
         """The whole answer at once."""
@@ -90,6 +111,11 @@ class FakeProvider:
         vectors = tuple(_hash_vector(text, size) for text in request.texts)
         words = sum(len(text.split()) for text in request.texts)
         return Vectors(vectors, model, Usage(input_tokens=words))
+
+    async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+        """What the script says, or how large the recording is."""
+        self.recordings.append(request)
+        return self._transcripts.next(model, request)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The two models that need no script."""

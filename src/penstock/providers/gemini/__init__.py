@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.providers.dialect import CountDialect, Dialect, EmbeddingDialect, ModelListDialect
+from penstock.providers.dialect import (
+    CountDialect,
+    Dialect,
+    EmbeddingDialect,
+    ModelListDialect,
+    PromptedTranscription,
+)
 from penstock.providers.gemini import (
     catalogue,
     count,
@@ -14,6 +20,7 @@ from penstock.providers.gemini import (
     errors,
     models,
     stream,
+    transcription,
 )
 
 
@@ -37,6 +44,7 @@ DIALECT = Dialect(
         lambda body, model, headers: embeddings.decode(body, model),
         lambda model: embeddings.BATCH_LIMIT,
     ),
+    transcription=PromptedTranscription(transcription.ask, transcription.read),
     count=CountDialect(count.encode, count.decode),
     resume=encode.resume,
     relax=encode.relax,

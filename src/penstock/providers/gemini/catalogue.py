@@ -64,7 +64,12 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(
         models=_named("gemma-*"),
-        capabilities={"audio": False, "embeddings": False, "native_mcp": False},
+        capabilities={
+            "audio": False,
+            "embeddings": False,
+            "native_mcp": False,
+            "transcription": False,
+        },
     ),
     Rule(
         models=_named("gemma-3*"),
@@ -82,6 +87,7 @@ _RULES: tuple[Rule, ...] = (
             "max_output": None,
             "embeddings": True,
             "native_mcp": False,
+            "transcription": False,
         },
     ),
 )
@@ -94,6 +100,7 @@ CATALOGUE = Catalogue(
         parallel_tools_switch=False,
         native_mcp=True,
         embeddings=True,
+        transcription=True,
     ),
     _RULES,
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.providers.credentials import bearer
-from penstock.providers.dialect import Dialect
+from penstock.providers.dialect import Dialect, TranscriptionDialect
 from penstock.providers.openai_chat import catalogue, decode, encode
-from penstock.providers.openai_wire import embeddings, errors, models
+from penstock.providers.openai_wire import embeddings, errors, models, transcription
 
 DIALECT = Dialect(
     name="openai-chat",
@@ -18,4 +18,5 @@ DIALECT = Dialect(
     authorize=bearer,
     catalogue=catalogue.CATALOGUE,
     embeddings=embeddings.EMBEDDINGS,
+    transcription=TranscriptionDialect(transcription.encode, transcription.decode),
 )

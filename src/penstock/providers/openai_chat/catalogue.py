@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.contract.options import Capabilities
+from penstock.providers.openai_wire import transcription
 from penstock.providers.profiles import Catalogue, Rule
 
 _O_SERIES = ("o1", "o1-*", "o3", "o3-*", "o4-mini", "o4-mini-*")
@@ -14,7 +15,12 @@ _RULES: tuple[Rule, ...] = (
     # OpenAI's own models.
     Rule(
         models=(*_OPENAI_BEFORE_REASONING, *_OPENAI_REASONING),
-        capabilities={"max_stop_sequences": 4, "audio": False, "embeddings": False},
+        capabilities={
+            "max_stop_sequences": 4,
+            "audio": False,
+            "embeddings": False,
+            "transcription": False,
+        },
     ),
     Rule(models=_OPENAI_BEFORE_REASONING, capabilities={"reasoning": False}),
     Rule(
@@ -57,4 +63,7 @@ _RULES: tuple[Rule, ...] = (
     Rule(kind="moonshot", options={"replay_reasoning": "reasoning_content"}),
 )
 
-CATALOGUE = Catalogue(Capabilities(audio=True, embeddings=True), _RULES)
+CATALOGUE = Catalogue(
+    Capabilities(audio=True, embeddings=True, transcription=True),
+    (*_RULES, *transcription.RULES),
+)

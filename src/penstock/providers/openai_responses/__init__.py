@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.providers.credentials import bearer
-from penstock.providers.dialect import CountDialect, Dialect
+from penstock.providers.dialect import CountDialect, Dialect, TranscriptionDialect
 from penstock.providers.openai_responses import catalogue, count, decode, encode
-from penstock.providers.openai_wire import embeddings, errors, models
+from penstock.providers.openai_wire import embeddings, errors, models, transcription
 
 DIALECT = Dialect(
     name="openai-responses",
@@ -18,5 +18,6 @@ DIALECT = Dialect(
     authorize=bearer,
     catalogue=catalogue.CATALOGUE,
     embeddings=embeddings.EMBEDDINGS,
+    transcription=TranscriptionDialect(transcription.encode, transcription.decode),
     count=CountDialect(count.encode, count.decode),
 )

@@ -7,6 +7,7 @@ always thinks.
 from __future__ import annotations
 
 from penstock.contract.options import Capabilities
+from penstock.providers.openai_wire import transcription
 from penstock.providers.profiles import Catalogue, Rule
 
 _O_SERIES = ("o1", "o1-*", "o3", "o3-*", "o4-mini", "o4-mini-*")
@@ -15,7 +16,10 @@ _BEFORE_REASONING = ("gpt-3.5*", "gpt-4*", "chatgpt-*")
 _REASONING = (*_O_SERIES, "gpt-5*", "gpt-6*")
 
 _RULES: tuple[Rule, ...] = (
-    Rule(models=(*_BEFORE_REASONING, *_REASONING), capabilities={"embeddings": False}),
+    Rule(
+        models=(*_BEFORE_REASONING, *_REASONING),
+        capabilities={"embeddings": False, "transcription": False},
+    ),
     Rule(models=_BEFORE_REASONING, capabilities={"reasoning": False}),
     Rule(models=(*_O_SERIES, *_GPT_5, "gpt-6*"), capabilities={"temperature": False}),
     Rule(models=(*_O_SERIES, *_GPT_5), capabilities={"reasoning_off": False}),
@@ -63,5 +67,8 @@ _RULES: tuple[Rule, ...] = (
 )
 
 CATALOGUE = Catalogue(
-    Capabilities(stop_sequences=False, audio=False, native_mcp=True, embeddings=True), _RULES
+    Capabilities(
+        stop_sequences=False, audio=False, native_mcp=True, embeddings=True, transcription=True
+    ),
+    (*_RULES, *transcription.RULES),
 )

@@ -1,4 +1,4 @@
-"""What the wires of OpenAI share: error bodies, embeddings, the model list and how JSON is written.
+"""What the wires of OpenAI share: errors, embeddings, transcription, models, and writing.
 
 Both dialects stand on it, and it knows neither.
 """
