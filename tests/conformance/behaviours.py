@@ -20,6 +20,7 @@ from tests.conformance.checks import (
     requests,
     services,
     tools,
+    transcription,
 )
 
 SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
@@ -418,6 +419,21 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             "timeout-own", "The request's own limit", faults.own_limit, faults.own_limit_live
         ),
         Behaviour("unreachable", "No server there", faults.unreachable),
+    ),
+    "Transcription": (
+        Behaviour(
+            "transcription",
+            "The words of a recording",
+            transcription.transcription,
+            asking=transcription.ask_for_transcript,
+        ),
+        Behaviour(
+            "transcription-options",
+            "Language, prompt and temperature of a transcription",
+            transcription.options,
+        ),
+        Behaviour("transcription-batch", "Many recordings, in their order", transcription.batch),
+        Behaviour("transcription-errors", "Errors of a transcription", transcription.errors),
     ),
     "Embeddings, counts and health": (
         Behaviour(

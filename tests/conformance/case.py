@@ -20,8 +20,10 @@ from penstock import (
     StreamEvent,
     StreamHandle,
     TokenCount,
+    TranscriptionResult,
 )
-from penstock.contract.requests import CountOptions, RequestOptions
+from penstock.contract.requests import CountOptions, RequestOptions, TranscribeOptions
+from tests.support.sound import wav
 from tests.support.wire.scenario import Scenario
 from tests.support.wire.seen import Seen
 from tests.support.wire.upstream import Upstream
@@ -94,6 +96,11 @@ class Case:
         """The tokens of a prompt."""
         named: dict[str, Any] = {"model": f"{self.provider}/{self.model}"}
         return await self.engine.count_tokens(messages, **cast(CountOptions, named | options))
+
+    async def transcribe(self, audio: bytes | None = None, **options: Any) -> TranscriptionResult:
+        """The words of a recording."""
+        told = cast(TranscribeOptions, {"model": f"{self.provider}/{self.model}", **options})
+        return await self.engine.transcribe(audio or wav(), **told)
 
     async def closed(self) -> None:
         """The upstream learns in time that its caller has gone."""

@@ -119,6 +119,13 @@ def _absent(reason: str, *behaviours: str) -> dict[str, NotApplicable]:
     return dict.fromkeys(behaviours, NotApplicable(reason))
 
 
+def _no_transcription(reason: str) -> dict[str, NotApplicable]:
+    return {
+        "transcription": NotApplicable(reason, refuses=("transcription",)),
+        **_absent(reason, "transcription-options", "transcription-batch", "transcription-errors"),
+    }
+
+
 def _no_servers(reason: str) -> dict[str, NotApplicable]:
     absent = NotApplicable(reason, refuses=("mcp_tools",))
     return dict.fromkeys(("mcp-native", "mcp-native-stream", "mcp-functions"), absent)
@@ -149,6 +156,7 @@ OLLAMA = wire_subject(
     unsupported={"parallel_tools": False},
     not_applicable={
         **_no_servers("The API has functions only; the server connects to nobody."),
+        **_no_transcription("The API hears nothing."),
         "image-url": NotApplicable(
             "A picture is its bytes; the server fetches nothing.", refuses=("images by url",)
         ),
@@ -210,6 +218,7 @@ ANTHROPIC = wire_subject(
     },
     unsupported={"temperature": 0.5},
     not_applicable={
+        **_no_transcription("The API has no transcription."),
         "audio": NotApplicable("The API takes text and pictures.", refuses=("audio",)),
         "embedding": NotApplicable("The API has no embeddings.", refuses=("embeddings",)),
         **_absent(
@@ -254,6 +263,7 @@ BEDROCK = replace(
         },
         unsupported={"temperature": 0.5},
         not_applicable={
+            **_no_transcription("Converse has no transcription: that is another service of AWS."),
             **_absent("Converse counts no thinking apart from the answer.", "usage-reasoning"),
             **_absent(
                 "A prompt that is too long is a ValidationException as any other; "
@@ -317,6 +327,7 @@ EMBEDDED = Subject(
     model_ids=("smollm2", "wordllama"),
     unsupported={"reasoning_level": "high"},
     not_applicable={
+        **_no_transcription("The bundled model reads text only."),
         **_absent(
             "The model runs in this process: there is no wire, no proxy and no server.",
             *("stream-split", "reuse", "reuse-cancelled", "malformed-event", "cut", "reset"),

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.support.wire.dialect import Frame, WireResponse
 from tests.support.wire.scenario import Pause
-from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Asked, WireRequest
 
 _REASONS = {200: "OK", 307: "Temporary Redirect", 502: "Bad Gateway"}
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: the kernel sends RST instead of FIN
@@ -22,7 +22,7 @@ _PING_S = 0.02
 class Exchange:
     """One request and what became of it."""
 
-    seen: Seen | SeenCount | SeenEmbedding | None
+    seen: Asked | None
     gone: asyncio.Event
     """Set when the caller has closed the connection."""
     sent: int = 0

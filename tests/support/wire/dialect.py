@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tests.support.wire.scenario import Failure, Scenario
-from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Asked, Seen, SeenCount, SeenEmbedding, WireRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class WireDialect(Protocol):
         """How many texts one embedding call may hold; None where there are no embeddings."""
         ...
 
-    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Asked | None:
         """What was asked; None for the list of models.
 
         Raises ValueError for anything that the real server would refuse.
@@ -107,4 +107,13 @@ class WireDialect(Protocol):
 
     def malformed_event(self) -> Frame:
         """An event that is framed well and holds nonsense."""
+        ...
+
+
+@runtime_checkable
+class TranscribingDialect(Protocol):
+    """A dialect that has a call of its own for transcription."""
+
+    def transcript(self, scenario: Scenario) -> bytes:
+        """The body that answers it with the scenario's text."""
         ...

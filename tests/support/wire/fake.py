@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections import deque
 from collections.abc import Mapping
@@ -21,10 +22,11 @@ from penstock import (
     ToolUse,
     Usage,
 )
+from penstock.contract.exchange import Transcript, TranscriptionRequest
 from penstock.contract.ports import ProviderStream
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.wire.scenario import Failure, FailureKind, Pause, Scenario, Stop
-from tests.support.wire.seen import Seen, SeenEmbedding
+from tests.support.wire.seen import Seen, SeenEmbedding, SeenTranscription
 
 _REASONS: Mapping[Stop, str] = {
     "end": "endTurn",
@@ -54,6 +56,7 @@ class FakeUpstream(FakeProvider):
         self.seen: list[Seen] = []
         self.embeddings: list[SeenEmbedding] = []
         self.counts: list[Seen] = []
+        self.transcriptions: list[SeenTranscription] = []
         self.progress = 0
         self._scenarios: deque[Scenario] = deque()
         self._gone = asyncio.Event()
@@ -101,6 +104,25 @@ class FakeUpstream(FakeProvider):
                         await _wait(pause)
         finally:
             gone.set()
+
+    async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+        scenario = self._scenarios.popleft()
+        self.transcriptions.append(_heard(model, request))
+        if scenario.failure is not None:
+            raise _error(scenario.failure)
+        tokens = scenario.tokens
+        usage = Usage(tokens.input, tokens.output) if tokens else Usage()
+        return Transcript(text=scenario.whole_text, model=model, usage=usage)
+
+
+def _heard(model: str, request: TranscriptionRequest) -> SeenTranscription:
+    return SeenTranscription(
+        model=model,
+        audio=base64.b64decode(request.audio.data),
+        mime_type=request.audio.mime_type,
+        hints=(request.language or "", request.prompt or ""),
+        temperature=request.temperature,
+    )
 
 
 async def _wait(pause: Pause) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from penstock import MCPTool, Message, ToolChoice, ToolDefinition
+from penstock import Audio, MCPTool, Message, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,34 @@ class SeenCount:
     """A prompt that was to be counted and not answered."""
 
     prompt: Seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTranscription:
+    """One recording, by a call of its own or in a prompt that asks for its words."""
+
+    model: str
+    audio: bytes
+    mime_type: str
+    hints: tuple[str, ...] = ()
+    """All that was said about it."""
+    temperature: float | None = None
+
+
+def heard_in(seen: Seen) -> SeenTranscription | None:
+    """The recording in a generation request; None when there is none."""
+    parts = [part for message in seen.messages for part in message.content]
+    sound = next((part for part in parts if isinstance(part, Audio)), None)
+    if sound is None:
+        return None
+    return SeenTranscription(
+        model=seen.model,
+        audio=base64.b64decode(sound.data, validate=True),
+        mime_type=sound.mime_type,
+        hints=tuple(message.text for message in seen.messages),
+        temperature=seen.temperature,
+    )
+
+
+Asked: TypeAlias = Seen | SeenCount | SeenEmbedding | SeenTranscription
+"""What a call may be, other than the list of models."""

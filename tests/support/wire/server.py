@@ -18,9 +18,17 @@ from types import TracebackType
 
 from tests.support.wire.connection import Exchange, Writer, read_request
 from tests.support.wire.count import words_of
-from tests.support.wire.dialect import Frame, WireDialect, WireResponse
+from tests.support.wire.dialect import Frame, TranscribingDialect, WireDialect, WireResponse
 from tests.support.wire.scenario import Failure, Scenario
-from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
+from tests.support.wire.seen import (
+    Asked,
+    Seen,
+    SeenCount,
+    SeenEmbedding,
+    SeenTranscription,
+    WireRequest,
+    heard_in,
+)
 
 HOST = "127.0.0.1"
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
@@ -87,6 +95,15 @@ class WireServer:
     def counts(self) -> list[Seen]:
         """Every prompt that was to be counted so far."""
         return [each.seen.prompt for each in self.exchanges if isinstance(each.seen, SeenCount)]
+
+    @property
+    def transcriptions(self) -> list[SeenTranscription]:
+        """Every recording so far."""
+        found = [
+            heard_in(each.seen) if isinstance(each.seen, Seen) else each.seen
+            for each in self.exchanges
+        ]
+        return [each for each in found if isinstance(each, SeenTranscription)]
 
     @property
     def progress(self) -> int:
@@ -192,22 +209,25 @@ class WireServer:
         else:
             await out.whole(WireResponse(200, self._standing(seen)), self.dialect.headers)
 
-    def _standing(self, seen: Seen | SeenCount | SeenEmbedding | None) -> bytes:
+    def _standing(self, seen: Asked | None) -> bytes:
         if isinstance(seen, SeenCount):
             return self.dialect.count(seen)
         return (
             self.dialect.vectors(seen) if isinstance(seen, SeenEmbedding) else self.dialect.models()
         )
 
-    def _next(self, seen: Seen | SeenCount | SeenEmbedding | None) -> Scenario | None:
+    def _next(self, seen: Asked | None) -> Scenario | None:
         if self._script:
             return self._script.popleft()
         # Only generations need a script; all other calls have an answer of their own.
-        assert not isinstance(seen, Seen), "nobody scripted this request"
+        assert not isinstance(seen, Seen | SeenTranscription), "nobody scripted this request"
         return None
 
     async def _play(
-        self, scenario: Scenario, seen: Seen | SeenCount | SeenEmbedding | None, out: Writer
+        self,
+        scenario: Scenario,
+        seen: Asked | None,
+        out: Writer,
     ) -> None:
         headers = self.dialect.headers
         if scenario.has("silent"):
@@ -218,12 +238,16 @@ class WireServer:
         elif scenario.has("redirect"):
             await out.whole(WireResponse(307, b"", {"location": f"{self.url}/elsewhere"}), {})
         elif scenario.failure is not None and not scenario.has("error_event"):
-            response = self.dialect.error(scenario.failure, seen)
+            asked = None if isinstance(seen, SeenTranscription) else seen
+            response = self.dialect.error(scenario.failure, asked)
             if scenario.has("error_in_200"):
                 response = WireResponse(200, response.body)
             await out.whole(response, headers)
         elif isinstance(seen, Seen):
             await self._generate(scenario, seen, out)
+        elif isinstance(seen, SeenTranscription):
+            assert isinstance(self.dialect, TranscribingDialect)
+            await out.whole(WireResponse(200, self.dialect.transcript(scenario)), headers)
         else:
             raise TypeError("only failures can be scripted for this call")
 

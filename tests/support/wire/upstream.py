@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tests.support.wire.scenario import Failure, Scenario
-from tests.support.wire.seen import Seen, SeenEmbedding
+from tests.support.wire.seen import Seen, SeenEmbedding, SeenTranscription
 
 
 class Upstream(Protocol):
@@ -25,6 +25,11 @@ class Upstream(Protocol):
     @property
     def counts(self) -> Sequence[Seen]:
         """Every prompt that was to be counted so far."""
+        ...
+
+    @property
+    def transcriptions(self) -> Sequence[SeenTranscription]:
+        """Every recording so far."""
         ...
 
     @property

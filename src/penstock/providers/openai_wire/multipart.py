@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from penstock.contract.errors import InvalidRequest, Problem
 
-# What would end a quoted name, written as every browser writes it.
-_ESCAPES = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
+# What would end a quoted name or its line, written as browsers and OpenAI's own client write it.
+_ESCAPES = str.maketrans(
+    {'"': "%22", "\\": "\\\\", **{chr(code): f"%{code:02X}" for code in (*range(32), 127)}}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.support.wire.dialect import Frame, WireResponse
-from tests.support.wire.openai_chat import read, render
+from tests.support.wire.openai_chat import read, render, transcription
 from tests.support.wire.scenario import MODEL_IDS, Failure, Scenario, vector_of
-from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Asked, Seen, SeenCount, SeenEmbedding, WireRequest
 
 
 class OpenAIChat:
@@ -26,10 +26,12 @@ class OpenAIChat:
     reports_stop_sequence = False
     batch_limit = read.BATCH_LIMIT
 
-    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Asked | None:
         """What was asked; None for the list of models."""
         if (request.method, request.path) == ("GET", "/v1/models"):
             return None
+        if (request.method, request.path) == ("POST", transcription.PATH):
+            return transcription.read_transcription(request)
         if request.headers.get("content-type") != "application/json":
             raise ValueError("you must provide a JSON body")
         match request.method, request.path:
@@ -67,6 +69,10 @@ class OpenAIChat:
     def count(self, seen: SeenCount) -> bytes:
         """There is no such call."""
         raise NotImplementedError
+
+    def transcript(self, scenario: Scenario) -> bytes:
+        """The body that answers a transcription."""
+        return transcription.transcript(scenario)
 
     def models(self) -> bytes:
         """The body of the model list."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from tests.support.wire.count import as_generation, words_of
 from tests.support.wire.dialect import Frame
-from tests.support.wire.openai_chat import OpenAIChat
+from tests.support.wire.openai_chat import OpenAIChat, transcription
 from tests.support.wire.openai_chat.read import read_embeddings
 from tests.support.wire.openai_chat.render import write_json
 from tests.support.wire.openai_responses import read, render
 from tests.support.wire.scenario import Failure, Scenario
-from tests.support.wire.seen import Seen, SeenCount, SeenEmbedding, WireRequest
+from tests.support.wire.seen import Asked, Seen, SeenCount, WireRequest
 
 _COUNTED = (
     *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls"),
@@ -22,10 +22,12 @@ _COUNTED = (
 class OpenAIResponses(OpenAIChat):
     """What `WireServer` needs; errors, embeddings and models are those of the other API."""
 
-    def read(self, request: WireRequest) -> Seen | SeenCount | SeenEmbedding | None:
+    def read(self, request: WireRequest) -> Asked | None:
         """What was asked; None for the list of models."""
         if (request.method, request.path) == ("GET", "/v1/models"):
             return None
+        if (request.method, request.path) == ("POST", transcription.PATH):
+            return transcription.read_transcription(request)
         if request.headers.get("content-type") != "application/json":
             raise ValueError("you must provide a JSON body")
         match request.method, request.path:
