@@ -109,6 +109,18 @@ async def other_calls(engine: penstock.Engine) -> None:
     assert_type(counted, penstock.TokenCount)
     assert_type((counted.tokens, counted.estimated), tuple[int, bool])
     await engine.count_tokens([penstock.user("Hello")], max_tokens=9, model="assistant")
+    words = await engine.transcribe(
+        "note.wav", model="openai/whisper-1", language="en", prompt="Zoë"
+    )
+    assert_type(words, penstock.TranscriptionResult)
+    assert_type(words.segments, tuple[penstock.TranscriptSegment, ...])
+    listener = penstock.transcription_generator(provider="openai", url=None, max_parallel=2)
+    assert_type(await listener.generate(penstock.audio(b"...")), tuple[str, penstock.Metadata])
+    assert_type(
+        await engine.transcription_generator().generate_batch([Path("a.mp3"), b"..."]),
+        list[tuple[str, penstock.Metadata]],
+    )
+    await engine.transcribe("note.wav", voice="x")  # pyright: ignore[reportCallIssue]
     health = await engine.provider_health()
     assert_type(health, list[penstock.ProviderHealth])
 

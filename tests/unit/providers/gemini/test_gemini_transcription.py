@@ -5,13 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import Audio, audio
-from penstock.contract.errors import ContextLengthExceeded, InvalidRequest
+from penstock import Audio, audio, transcription_generator
+from penstock.contract.errors import (
+    ContentRejected,
+    ContextLengthExceeded,
+    InvalidRequest,
+    PenstockError,
+)
 from penstock.contract.exchange import Reply, Transcript, TranscriptionRequest, Usage
 from penstock.contract.messages import Reasoning, Text
 from penstock.providers.gemini import DIALECT
 from penstock.providers.gemini.transcription import MAX_INLINE_BYTES, ask, read
 from penstock.providers.profiles import ModelProfile
+from tests.support.raw import RawServer, answering, whole
 from tests.support.sound import wav
 
 WAV = audio(wav())
@@ -97,3 +103,35 @@ def test_silence_is_no_words() -> None:
 def test_half_a_transcript_is_no_transcript() -> None:
     with pytest.raises(ContextLengthExceeded, match="send the recording in pieces"):
         read(Reply((Text("and so on"),), "m", "maxTokens", Usage()))
+
+
+def answer(text: str, reason: str, **more: Any) -> bytes:
+    candidate = {"content": {"parts": [{"text": text}]}, "finishReason": reason, **more}
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 2}
+    return whole(msgspec.json.encode({"candidates": [candidate], "usageMetadata": usage}))
+
+
+async def test_a_paused_transcript_is_continued() -> None:
+    first = answer("Good ", "CONTINUATION", continuationToken="t1")
+    async with RawServer(answering(first, answer("morning.", "STOP"))) as server:
+        generator = transcription_generator(provider="gemini", url=server.url, auth_token="k")
+        text, metadata = await generator.generate(WAV)
+    assert text == "Good morning."
+    assert (metadata.model, metadata.api_calls, metadata.usage) == (FLASH, 2, Usage(18, 4))
+    sizes = [len(request.body) for request in server.requests]
+    assert len(sizes) == 2
+    assert msgspec.json.decode(server.requests[1].body)["continuationToken"] == "t1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [("SAFETY", ContentRejected), ("MAX_TOKENS", ContextLengthExceeded)],
+)
+async def test_an_answer_that_broke_off_is_an_error(
+    reason: str, error: type[PenstockError]
+) -> None:
+    async with RawServer(answering(answer("Good", reason))) as server:
+        generator = transcription_generator(provider="gemini", url=server.url, auth_token="k")
+        with pytest.raises(error) as caught:
+            await generator.generate(WAV)
+    assert (caught.value.provider, caught.value.model) == ("gemini", FLASH)
