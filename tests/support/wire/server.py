@@ -12,7 +12,7 @@ import contextlib
 import gzip
 import socket
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -66,6 +66,8 @@ class WireServer:
     connections: int = 0
     """How many were ever opened."""
     problems: list[BaseException] = field(default_factory=list[BaseException])
+    improvise: Callable[[Seen], Scenario] | None = None
+    """Makes up an answer to what was asked, when the script has none."""
     _script: deque[Scenario] = field(default_factory=deque[Scenario])
     _tasks: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
     _server: asyncio.Server | None = None
@@ -219,6 +221,8 @@ class WireServer:
     def _next(self, seen: Asked | None) -> Scenario | None:
         if self._script:
             return self._script.popleft()
+        if self.improvise is not None and isinstance(seen, Seen):
+            return self.improvise(seen)
         # Only generations need a script; all other calls have an answer of their own.
         assert not isinstance(seen, Seen | SeenTranscription), "nobody scripted this request"
         return None

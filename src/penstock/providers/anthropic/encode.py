@@ -38,11 +38,12 @@ from penstock.contract.messages import (
 from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.catalogue import LEAST_BUDGET
-from penstock.providers.anthropic.schema import adapt
+from penstock.providers.anthropic.schema import adapt, is_sayable
 from penstock.providers.dialect import Options, WireCall
 from penstock.providers.json_body import unwritable, write_json
 from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.schemas import in_words
 
 PATH = "/v1/messages"
 API_VERSION = "2023-06-01"
@@ -82,6 +83,7 @@ def version_header(options: Options) -> dict[str, str]:
 
 def prompt_body(model: str, request: SamplingRequest, profile: ModelProfile) -> JSONObject:
     """What is counted as input: everything but the limits of the answer."""
+    request = in_words(request, is_sayable)
     try:
         body: JSONObject = {"model": model, "messages": _messages(request)}
         _add_system(body, request)

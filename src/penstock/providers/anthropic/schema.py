@@ -3,8 +3,9 @@
 What the subset lacks (limits of numbers, lengths and patterns, most formats, defaults) moves into
 the description, where the model may still heed it; the answer is checked against the user's own
 type in the end. Every object is closed, `oneOf` becomes `anyOf`, a list of types becomes one
-variant each, and a schema without a type gets one. References stay references, so a recursive
-schema is no trouble here. The input is never changed.
+variant each, and a schema without a type gets one. Three things cannot be said at all: a type that
+holds itself, a map with free keys, and too many optional properties or unions. The input is never
+changed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
+from penstock.providers.schemas import has_free_keys, is_circular, nodes
 
 _FORMATS = frozenset(
     {
@@ -24,12 +26,27 @@ _FORMATS = frozenset(
 )
 _DEFINITIONS = ("$defs", "definitions")
 _ABOUT_THE_SCHEMA = ("$schema", "$id", "$comment")
+_MOST_OPTIONAL = 24
+_MOST_UNIONS = 16
 _ANYTHING = ("string", "number", "boolean", "null")
 _KEYWORDS_OF: Mapping[str, tuple[str, ...]] = {
     "object": ("properties", "required", "additionalProperties"),
     "array": ("items", "minItems"),
     "string": ("format",),
 }
+
+
+def is_sayable(schema: JSONObject) -> bool:
+    """Whether the API takes the schema without losing what it allows."""
+    if is_circular(schema) or has_free_keys(schema):
+        return False
+    found = list(nodes(schema))
+    optional = sum(
+        len(node.get("properties", {}).keys() - set(node.get("required", ()))) for node in found
+    )
+    unions = sum("anyOf" in node or "oneOf" in node for node in found)
+    unions += sum(isinstance(node.get("type"), list) for node in found)
+    return optional <= _MOST_OPTIONAL and unions <= _MOST_UNIONS
 
 
 def adapt(schema: Any) -> JSONObject:

@@ -8,9 +8,11 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.providers.bedrock.address import model_path
 from penstock.providers.bedrock.encode import prompt
 from penstock.providers.bedrock.reasoning import reasoning
+from penstock.providers.bedrock.schema import is_sayable
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import read_json, write_json
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.schemas import in_words
 
 _GEOGRAPHIES = ("global", "us-gov", "us", "eu", "apac", "jp", "au", "ca")
 
@@ -26,7 +28,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile) -> WireC
     """The call that counts what `model` would read; None for models that are not counted."""
     if not profile.options.get("counted"):
         return None
-    asked = prompt(request, profile)
+    asked = prompt(in_words(request, is_sayable), profile)
     _, additional = reasoning(request, profile)
     if additional:
         asked["additionalModelRequestFields"] = additional

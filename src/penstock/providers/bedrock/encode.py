@@ -38,11 +38,12 @@ from penstock.contract.messages import (
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.bedrock.address import model_path
 from penstock.providers.bedrock.reasoning import reasoning
-from penstock.providers.bedrock.schema import adapt
+from penstock.providers.bedrock.schema import adapt, is_sayable
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
 from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.schemas import in_words
 
 CACHE_POINT: JSONObject = {"cachePoint": {"type": "default"}}
 _IMAGE_FORMATS: Mapping[str, str] = {
@@ -78,6 +79,7 @@ _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:
     """The HTTP call that asks `model` this request."""
+    request = in_words(request, is_sayable)
     effort, additional = reasoning(request, profile)
     body = prompt(request, profile)
     inference: JSONObject = {"maxTokens": request.max_tokens}

@@ -2,8 +2,8 @@
 
 Objects are closed (`additionalProperties: false`) and `oneOf` becomes `anyOf`. Limits that the API
 does not know (of numbers, lengths, patterns, most formats) move into the description, where the
-model still reads them; the answer is checked against the user's own type in any case. References
-stay references, so a schema that refers to itself needs no unfolding.
+model still reads them; the answer is checked against the user's own type in any case. A type that
+holds itself and a map with free keys cannot be said at all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import JSONObject
+from penstock.providers.schemas import has_free_keys, is_circular
 
 _DEPTH_LIMIT = 100
 _KEPT = frozenset({"type", "enum", "const", "title", "default", "required", "$ref"})
@@ -25,6 +26,11 @@ _FORMATS = frozenset(
 )
 _SILENT = frozenset({"$schema", "$id", "$comment", "examples"})
 """What says nothing that the model should know."""
+
+
+def is_sayable(schema: JSONObject) -> bool:
+    """Whether the API takes the schema without losing what it allows."""
+    return not is_circular(schema) and not has_free_keys(schema)
 
 
 def adapt(schema: JSONObject) -> JSONObject:

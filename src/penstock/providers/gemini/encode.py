@@ -23,9 +23,10 @@ from penstock.providers.gemini import mcp
 from penstock.providers.gemini.address import method
 from penstock.providers.gemini.catalogue import LEVELS
 from penstock.providers.gemini.contents import CONTINUATION, continuation_token, encode_contents
-from penstock.providers.gemini.schema import adapt_schema
+from penstock.providers.gemini.schema import adapt_schema, is_sayable
 from penstock.providers.json_body import write_json
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.schemas import in_words
 
 _MODES: Mapping[str, str] = {"auto": "AUTO", "required": "ANY", "none": "NONE", "tool": "ANY"}
 
@@ -39,6 +40,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
 
 def encode_body(model: str, request: SamplingRequest, profile: ModelProfile) -> JSONObject:
     """The request in the API's words, without the model that stands in the path."""
+    request = in_words(request, is_sayable)
     body: JSONObject = {"contents": encode_contents(request.messages, profile.options)}
     if system := _system_text(request):
         body["systemInstruction"] = {"parts": [{"text": system}]}

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
+from penstock.providers.schemas import is_circular
 
 _PLAIN = frozenset(
     {
@@ -21,7 +22,6 @@ _PLAIN = frozenset(
         "format",
         "title",
         "description",
-        "enum",
         "minItems",
         "maxItems",
         "minimum",
@@ -39,6 +39,11 @@ _DEEPEST = 100
 _OLD_DEFINITIONS = "#/definitions/"
 
 
+def is_sayable(schema: JSONObject) -> bool:
+    """Whether the API takes it: a type may hold itself only where it may be left out."""
+    return not is_circular(schema, optional=False)
+
+
 def adapt_schema(schema: Mapping[str, Any]) -> JSONObject:
     """A schema of its own; the given one stays as it is."""
     return _adapt(schema, 0)
@@ -54,9 +59,9 @@ def _adapt(schema: Any, depth: int) -> Any:
     adapted: JSONObject = {}
     rest: JSONObject = {}
     for key, value in given.items():
-        if key in _PLAIN:
+        if key in _PLAIN or (key == "enum" and _are_countable(value)):
             adapted[key] = value
-        elif key == "const":
+        elif key == "const" and _are_countable([value]):
             adapted.setdefault("enum", [value])
         elif key == "$ref":
             adapted["$ref"] = _reference(value)
@@ -74,6 +79,14 @@ def _adapt(schema: Any, depth: int) -> Any:
     if rest:
         adapted["description"] = _described(adapted.get("description"), rest)
     return _lone_reference(adapted)
+
+
+def _are_countable(values: Any) -> bool:
+    """Whether these are texts and numbers, the only values that an `enum` of this API takes."""
+    return isinstance(values, list) and all(
+        isinstance(value, str | int | float) and not isinstance(value, bool)
+        for value in cast(list[Any], values)
+    )
 
 
 def _merged(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -37,6 +37,7 @@ from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
 from penstock.providers.mcp_calls import told
+from penstock.providers.openai_wire.schema import strict_schema
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/chat/completions"
@@ -221,7 +222,8 @@ def _tool(tool: ToolDefinition) -> JSONObject:
     function: JSONObject = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = tool.input_schema
+    strict = strict_schema(tool.input_schema) if tool.strict else None
+    function["parameters"] = strict or tool.input_schema
     if tool.strict is not None:
         function["strict"] = tool.strict
     return {"type": "function", "function": function}
@@ -234,7 +236,13 @@ def _tool_choice(choice: ToolChoice) -> str | JSONObject:
 
 
 def _response_format(output: OutputSchema) -> JSONObject:
-    schema: JSONObject = {"name": output.name, "schema": output.schema, "strict": output.strict}
+    # Strict mode refuses what it cannot say; without it, the schema is a strong hint.
+    strict = strict_schema(output.schema) if output.strict else None
+    wire: JSONObject = {
+        "name": output.name,
+        "schema": strict or output.schema,
+        "strict": strict is not None,
+    }
     if output.description:
-        schema["description"] = output.description
-    return {"type": "json_schema", "json_schema": schema}
+        wire["description"] = output.description
+    return {"type": "json_schema", "json_schema": wire}

@@ -38,7 +38,7 @@ from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
 from penstock.providers.mcp_calls import told
 from penstock.providers.openai_responses import mcp
-from penstock.providers.openai_responses.schema import rooted, strict_schema, tool_schema
+from penstock.providers.openai_wire.schema import rooted, strict_schema, tool_schema
 from penstock.providers.profiles import ModelProfile
 
 PATH = "/responses"

@@ -22,6 +22,7 @@ from penstock import (
     ToolUse,
 )
 from tests.support.wire.seen import Seen, WireRequest
+from tests.support.wire.subsets import check_anthropic
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 _LEVELS = {"low": "low", "medium": "med", "high": "high"}
@@ -180,6 +181,8 @@ def read_messages(request: WireRequest) -> Seen:
     choice = asked.tool_choice
     off = choice.disable_parallel_tool_use if choice else None
     output = asked.output_config or _OutputConfig()
+    if output.format is not None:
+        check_anthropic(output.format.schema)
     key = request.headers.get("x-api-key")
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     return Seen(

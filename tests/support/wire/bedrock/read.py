@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from penstock import (
     ToolUse,
 )
 from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.subsets import check_bedrock
 
 _LEVELS = {"low": "low", "medium": "med", "high": "high"}
 _AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
@@ -191,6 +192,10 @@ def read_converse(model: str, stream: bool, request: WireRequest) -> Seen:
     if inference is None:
         raise ValueError("without inferenceConfig there is no limit")
     texts = [each.text for each in asked.system if each.text is not None]
+    schema: dict[str, Any] | None = None
+    if output.text_format is not None:
+        schema = json.loads(output.text_format.structure.json_schema.schema)
+        check_bedrock(cast(dict[str, Any], schema))
     return Seen(
         model=model,
         stream=stream,
@@ -198,7 +203,7 @@ def read_converse(model: str, stream: bool, request: WireRequest) -> Seen:
         system="\n\n".join(texts) or None,
         tools=tuple(_tools(asked.tool_config)),
         tool_choice=_choice(asked.tool_config),
-        schema=output.text_format and json.loads(output.text_format.structure.json_schema.schema),
+        schema=schema,
         stop=tuple(inference.stop_sequences),
         max_tokens=inference.max_tokens,
         temperature=inference.temperature,

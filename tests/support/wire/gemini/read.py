@@ -23,6 +23,7 @@ from penstock import (
 )
 from tests.support.wire.count import as_generation
 from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.subsets import check_gemini
 
 BATCH_LIMIT = 100
 _LEVELS = {"MINIMAL": "none", "LOW": "low", "MEDIUM": "med", "HIGH": "high"}
@@ -196,6 +197,8 @@ def read_generation(request: WireRequest, model: str, *, stream: bool) -> Seen:
         raise ValueError("function calling with a response mime type is unsupported")
     if (config.response_json_schema is None) != (config.response_mime_type is None):
         raise ValueError("a schema needs the mime type application/json")
+    if config.response_json_schema is not None:
+        check_gemini(config.response_json_schema)
     if len(config.stop_sequences) > 5:
         raise ValueError("more than 5 stop sequences")
     thinking = config.thinking_config

@@ -11,6 +11,7 @@ import msgspec
 from penstock import Content, Image, Message, Reasoning, Text, ToolDefinition, ToolResult, ToolUse
 from penstock.contract.media import image_type
 from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.subsets import check_ollama
 
 _LEVELS: dict[bool | str, str] = {False: "none", "low": "low", "medium": "med", "high": "high"}
 _FAILED = "Error: "
@@ -85,6 +86,8 @@ def read_chat(request: WireRequest) -> Seen:
     asked = msgspec.json.decode(request.body, type=_Request)
     if isinstance(asked.think, str) and not asked.model.startswith("gpt-oss"):
         raise ValueError(f'think value "{asked.think}" is not supported for this model')
+    if asked.format is not None:
+        check_ollama(asked.format)
     system = [each.content for each in asked.messages if each.role == "system"]
     return Seen(
         model=asked.model,

@@ -20,6 +20,7 @@ from penstock import (
     ToolUse,
 )
 from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
+from tests.support.wire.subsets import check_openai
 
 BATCH_LIMIT = 2048
 _LEVELS = {"none": "none", "low": "low", "medium": "med", "high": "high"}
@@ -146,6 +147,11 @@ def read_chat(request: WireRequest) -> Seen:
         raise ValueError("'stream_options' is only allowed when 'stream' is enabled")
     if len(asked.stop) > 4:
         raise ValueError("'stop' holds more than 4 sequences")
+    strict = [each.function.parameters for each in asked.tools if each.function.strict]
+    if asked.response_format is not None and asked.response_format.json_schema.strict:
+        strict.append(asked.response_format.json_schema.schema)
+    for schema in strict:
+        check_openai(schema)
     include_usage = asked.stream_options is not None and asked.stream_options.include_usage
     choice = asked.tool_choice
     system = [each for each in asked.messages if each.role in ("system", "developer")]

@@ -22,6 +22,7 @@ from penstock import (
     ToolUse,
 )
 from tests.support.wire.seen import Seen, WireRequest
+from tests.support.wire.subsets import check_openai
 
 _LEVELS = {"none": "none", "low": "low", "medium": "med", "high": "high"}
 _FAILED = "Error: "
@@ -137,7 +138,7 @@ def read_response(request: WireRequest) -> Seen:
     if asked.text is not None and asked.text.format.strict:
         strict.append(asked.text.format.schema)
     for schema in strict:
-        check_strict(schema)
+        check_openai(schema)
     choice = asked.tool_choice
     system = [each for each in asked.input if each.role in ("system", "developer")]
     told = [asked.instructions, *(str(each.content) for each in system)]
@@ -169,38 +170,6 @@ def _mcp_tool(server: _Server) -> MCPTool:
     token = {"Authorization": f"Bearer {server.authorization}"} if server.authorization else {}
     headers = {**token, **server.headers}
     return MCPTool(server.server_url, server.server_label, headers, server.allowed_tools)
-
-
-def check_strict(schema: Any, *, root: bool = True) -> None:
-    """Refuse what strict mode refuses; raises ValueError."""
-    assert isinstance(schema, dict)
-    found = cast(dict[str, Any], schema)
-    if root and found.get("type") != "object":
-        raise ValueError("schema must be a JSON Schema of 'type: \"object\"'")
-    if refused := found.keys() & {"oneOf", "allOf", "not", "if", "default", "minLength"}:
-        raise ValueError(f"{refused} is not permitted")
-    if "$ref" in found:
-        if len(found) > 1:
-            raise ValueError("$ref cannot have keywords")
-        return
-    if "type" not in found and "anyOf" not in found:
-        raise ValueError("schema must have a 'type' key")
-    if "object" in _types(found):
-        if found.get("additionalProperties") is not False:
-            raise ValueError("'additionalProperties' is required to be supplied and to be false")
-        if set(found["properties"]) != set(found["required"]):
-            raise ValueError("'required' is required to include every key in properties")
-    if "array" in _types(found) and "items" not in found:
-        raise ValueError("array schema missing items")
-    inner = [*found.get("properties", {}).values(), *found.get("$defs", {}).values()]
-    inner += [*found.get("anyOf", []), *([found["items"]] if "items" in found else [])]
-    for each in inner:
-        check_strict(each, root=False)
-
-
-def _types(schema: dict[str, Any]) -> Sequence[str]:
-    kind = schema.get("type", ())
-    return [kind] if isinstance(kind, str) else kind
 
 
 def _untyped_enums(value: Any) -> Any:

@@ -27,6 +27,13 @@ from penstock.providers.profiles import ModelProfile
 
 HELLO = (user("Hello"),)
 WEATHER = ToolDefinition("weather", "Tells the weather", {"type": "object"})
+OPTIONAL: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+STRICT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": ["string", "null"]}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 PNG = Image(data="aW1n", mime_type="image/png")
 PNG_WIRE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aW1n"}}
 
@@ -107,12 +114,37 @@ def test_a_stream_asks_for_its_usage() -> None:
             },
         ),
         (
+            # Any object at all is nothing that strict mode can say.
             {"output_schema": OutputSchema({"type": "object"}, "recipe")},
             {
                 "response_format": {
                     "type": "json_schema",
-                    "json_schema": {"name": "recipe", "schema": {"type": "object"}, "strict": True},
+                    "json_schema": {
+                        "name": "recipe",
+                        "schema": {"type": "object"},
+                        "strict": False,
+                    },
                 }
+            },
+        ),
+        (
+            {"output_schema": OutputSchema(OPTIONAL, "recipe")},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "recipe", "schema": STRICT, "strict": True},
+                }
+            },
+        ),
+        (
+            {"tools": (ToolDefinition("f", input_schema=OPTIONAL, strict=True),)},
+            {
+                "tools": [
+                    {
+                        "type": "function",
+                        "function": {"name": "f", "parameters": STRICT, "strict": True},
+                    }
+                ]
             },
         ),
         (

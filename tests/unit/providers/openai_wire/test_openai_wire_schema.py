@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
-from penstock.providers.openai_responses.schema import rooted, strict_schema
-from tests.support.wire.openai_responses.read import check_strict
+from penstock.providers.openai_wire.schema import rooted, strict_schema
+from tests.support.wire.subsets import check_openai
 
 
 def of(**properties: Any) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def test_the_schemas_of_real_types_are_taken() -> None:
         before = copy.deepcopy(schema)
         adapted = strict_schema(schema)
         assert adapted is not None
-        check_strict(adapted)
+        check_openai(adapted)
         assert schema == before
 
 
@@ -238,7 +238,7 @@ def test_any_schema_becomes_strict_and_stays_itself(
     adapted = strict_schema(schema)
     assert schema == before
     assert adapted is not None
-    check_strict(adapted)
+    check_openai(adapted)
     Draft202012Validator.check_schema(adapted)
     exact = strict_schema(schema, null_for_absent=False)
     assert exact is None or exact == adapted

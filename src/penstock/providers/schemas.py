@@ -1,0 +1,86 @@
+"""What some APIs cannot say in the schema of an answer, and how it is asked for then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import msgspec
+
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.messages import JSONObject
+
+_BY_NAME = ("properties", "$defs", "definitions")
+_IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_ALONE = ("items", "additionalProperties")
+_SHELVES = ("$defs", "definitions")
+
+
+def in_words(request: SamplingRequest, sayable: Callable[[JSONObject], bool]) -> SamplingRequest:
+    """The request with its schema as an instruction, where the API's own way cannot say it.
+
+    Only if the caller takes that: then it is the caller who makes sure that the answer fits.
+    """
+    output = request.output_schema
+    if output is None or not output.prompted or sayable(output.schema):
+        return request
+    system = "\n\n".join(filter(None, (request.system_prompt, output.instruction)))
+    return msgspec.structs.replace(request, system_prompt=system, output_schema=None)
+
+
+def nodes(schema: Any, *, optional: bool = True) -> Iterator[JSONObject]:
+    """The schema and all schemas in it, or without those of `optional` properties.
+
+    References are not followed.
+    """
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield cast(JSONObject, node)
+            waiting += _inside(cast(JSONObject, node), optional)
+
+
+def has_free_keys(schema: JSONObject) -> bool:
+    """Whether some object is a map: any keys may be there, and none is named."""
+    return any(_is_map(node) for node in nodes(schema))
+
+
+def is_circular(schema: JSONObject, *, optional: bool = True) -> bool:
+    """Whether some definition leads back to itself, or does so without `optional` properties."""
+    parts = {
+        f"#/{shelf}/{_escaped(name)}": inner
+        for shelf in _SHELVES
+        for name, inner in schema.get(shelf, {}).items()
+    }
+    parts["#"] = {key: value for key, value in schema.items() if key not in _SHELVES}
+    leads_to = {
+        place: {node["$ref"] for node in nodes(part, optional=optional) if "$ref" in node}
+        for place, part in parts.items()
+    }
+    # What leads nowhere is taken away until nothing is left, or only circles and what enters them.
+    while ends := {place for place, targets in leads_to.items() if not targets & leads_to.keys()}:
+        leads_to = {place: targets for place, targets in leads_to.items() if place not in ends}
+    return bool(leads_to)
+
+
+def _inside(node: JSONObject, optional: bool) -> Iterator[Any]:
+    required: Any = node.get("required", ())
+    for key in _BY_NAME:
+        if isinstance(inner := node.get(key), dict):
+            for name, each in cast(JSONObject, inner).items():
+                if optional or key != "properties" or name in required:
+                    yield each
+    for key in _IN_LISTS:
+        if isinstance(inner := node.get(key), list):
+            yield from cast(list[Any], inner)
+    yield from (node[key] for key in _ALONE if key in node)
+
+
+def _is_map(node: JSONObject) -> bool:
+    free = node.get("additionalProperties", False) is not False or "patternProperties" in node
+    return free and not node.get("properties")
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
