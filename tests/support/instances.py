@@ -17,7 +17,10 @@ _DEEPEST = 4
 
 
 def instance(schema: Schema, random: Random, *, whole: bool = False) -> Any:
-    """A value that the schema takes; `whole` leaves out nothing that may be there."""
+    """A value that the schema takes.
+
+    `whole` leaves out nothing that may be there, and so has no end for a type that holds itself.
+    """
     return _Maker(schema, random, whole).make(schema, 0)
 
 
@@ -78,7 +81,7 @@ class _Maker:
         return list(dict.fromkeys(made)) if node.get("uniqueItems") else made
 
     def _goes_on(self, depth: int) -> bool:
-        return depth < _DEEPEST and (self._whole or self._random.random() < 0.7)
+        return self._whole or (depth < _DEEPEST and self._random.random() < 0.7)
 
     def _integer(self, node: Schema, _: int) -> int:
         return self._random.randint(node.get("minimum", 0), node.get("maximum", 50))

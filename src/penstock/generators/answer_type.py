@@ -7,12 +7,14 @@ root, so any other type is asked for as `{"answer": ...}` and taken out again.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 import pydantic
+import pydantic_core
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import JSONObject
@@ -25,6 +27,19 @@ _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_LIMIT = 64
 _VALUE_LIMIT = 80
+_LITERALS = frozenset({"default", "enum", "const", "examples"})
+"""Keywords that hold values, not schemas."""
+_BYTE_ORDER_MARK = "\ufeff"
+_UNKNOWN_TYPE = (pydantic.PydanticUserError, pydantic.errors.PydanticSchemaGenerationError)
+_REFUSALS = (
+    *_UNKNOWN_TYPE,
+    pydantic_core.SchemaError,
+    TypeError,
+    ValueError,
+    NameError,  # what an annotation names is not there
+    RecursionError,
+)
+"""How the libraries say that they cannot describe a type."""
 
 
 class AnswerMismatch(Exception):
@@ -51,6 +66,7 @@ class AnswerType(Generic[T]):
         """`kind` is a class, or any form that annotations take, such as `list[int]`."""
         self._reader = _reader(kind)
         schema = _rooted(self._reader.schema())
+        _require_tags(schema)
         self.wrapped = schema.get("type") != "object" or bool(schema.keys() & {"anyOf", "oneOf"})
         name: str = getattr(kind, "__name__", "") or _WRAPPER
         self.output = OutputSchema(
@@ -62,10 +78,21 @@ class AnswerType(Generic[T]):
     def read(self, text: str) -> T:
         """The value that the text holds; raises AnswerMismatch.
 
-        Null is what strict schemas make of a property that may be left out. Where the type takes no
-        null, such a property counts as left out.
+        Where words or code fences stand around the JSON, the first JSON that fits is taken. Null is
+        what strict schemas make of a property that may be left out. Where the type takes no null,
+        such a property counts as left out.
         """
-        return self.value(_parse(text))
+        mismatch: AnswerMismatch | None = None
+        broken: Exception | None = None
+        for candidate in _candidates(text):
+            try:
+                return self.value(msgspec.json.decode(candidate))
+            except AnswerMismatch as error:
+                mismatch = mismatch or error
+            except (ValueError, RecursionError) as error:
+                broken = broken or error
+        reason = f"is not JSON: {broken}" if text.strip() else "is empty"
+        raise mismatch or AnswerMismatch((Problem("", reason),))
 
     def value(self, given: Any) -> T:
         """The same for JSON that has been parsed already."""
@@ -122,20 +149,56 @@ class _Msgspec:
 
 
 def _reader(kind: Any) -> _Reader:
+    if inspect.isroutine(kind):
+        # Pydantic would take it, and call it with what the model says.
+        raise _no_schema(kind, "it is a function, not a type")
     try:
         reader: _Reader = _Pydantic(kind)
         reader.schema()
-    except (pydantic.PydanticUserError, pydantic.errors.PydanticSchemaGenerationError) as refused:
-        # Its own structs, and what the standard library's TypedDict is to pydantic before 3.12.
-        try:
-            reader = _Msgspec(kind)
-            reader.schema()
-        except TypeError:
-            reason = str(refused).partition("\n")[0]
-            raise InvalidRequest.of(
-                [Problem("output", f"no JSON Schema can be made of {kind!r}: {reason}")]
-            ) from refused
+    except _REFUSALS as refused:
+        known = isinstance(refused, _UNKNOWN_TYPE) and _msgspec_reader(kind)
+        if not known:
+            raise _no_schema(kind, str(refused).partition("\n")[0]) from refused
+        reader = known
     return reader
+
+
+def _msgspec_reader(kind: Any) -> _Reader | None:
+    """For its own structs, and for what `typing.TypedDict` is to pydantic before Python 3.12."""
+    try:
+        reader = _Msgspec(kind)
+        reader.schema()
+    except _REFUSALS:
+        return None
+    return reader
+
+
+def _no_schema(kind: Any, reason: str) -> InvalidRequest:
+    problem = Problem("output", f"no JSON Schema can be made of {kind!r}: {reason}")
+    return InvalidRequest.of([problem])
+
+
+def _require_tags(schema: Any) -> None:
+    """Have the model say each property that has one value only, though it has a default.
+
+    It tells the variants of a union apart, and there is nothing to think about it.
+    """
+    if isinstance(schema, list):
+        for each in cast(list[Any], schema):
+            _require_tags(each)
+    elif isinstance(schema, dict):
+        node = cast(JSONObject, schema)
+        for key in node.keys() - _LITERALS:
+            _require_tags(node[key])
+        if isinstance(properties := node.get("properties"), dict):
+            required: list[str] = node.get("required", [])
+            tags = [
+                name
+                for name, inner in cast(JSONObject, properties).items()
+                if isinstance(inner, dict) and "const" in inner and name not in required
+            ]
+            if tags:
+                node["required"] = [*required, *tags]
 
 
 def _rooted(schema: JSONObject) -> JSONObject:
@@ -169,24 +232,12 @@ def _wrapped(schema: JSONObject) -> JSONObject:
     return wrapper | ({"$defs": schema["$defs"]} if "$defs" in schema else {})
 
 
-def _parse(text: str) -> Any:
-    problem = "is empty" if not text.strip() else ""
-    for candidate in _candidates(text):
-        try:
-            return msgspec.json.decode(candidate)
-        except (ValueError, RecursionError) as error:
-            problem = problem or f"is not JSON: {error}"
-    raise AnswerMismatch((Problem("", problem),))
-
-
 def _candidates(text: str) -> Iterator[str]:
     """The text itself; else what stands in a code fence, or between words of courtesy."""
-    yield text
+    yield text.lstrip(_BYTE_ORDER_MARK)
     yield from (match[1] for match in _FENCE.finditer(text))
-    starts = [place for place in (text.find("{"), text.find("[")) if place >= 0]
-    end = max(text.rfind("}"), text.rfind("]"))
-    if starts and min(starts) < end:
-        yield text[min(starts) : end + 1]
+    spans = [(text.find(start), text.rfind(end)) for start, end in ("{}", "[]")]
+    yield from (text[start : end + 1] for start, end in sorted(spans) if 0 <= start < end)
 
 
 def _path(place: tuple[int | str, ...]) -> str:
@@ -195,11 +246,11 @@ def _path(place: tuple[int | str, ...]) -> str:
 
 
 def _complaint(rule: str, message: str, value: Any) -> str:
-    if rule == "missing":
-        # The value is then the whole object around the gap.
+    if rule in ("missing", "json_invalid"):
+        # The value is then the whole object around the gap, or the whole answer.
         return message
     try:
         shown = msgspec.json.encode(value).decode()
-    except (TypeError, ValueError):
-        shown = repr(value)
+    except (TypeError, ValueError, RecursionError):
+        shown = type(value).__name__
     return f"{message}, not {shown if len(shown) <= _VALUE_LIMIT else shown[:_VALUE_LIMIT] + '…'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 from penstock.contract.messages import JSONObject
@@ -18,7 +17,7 @@ def without_added_nulls(value: Any, schema: JSONObject) -> Any:
 def _cleaned(value: Any, schema: Any, root: JSONObject, depth: int) -> Any:
     if depth > _DEEPEST:
         return value
-    kinds = list(_branches(schema, root, value, 0))
+    kinds = _branches(schema, root, value)
     if isinstance(value, list):
         items = cast(list[Any], value)
         return [
@@ -43,7 +42,9 @@ def _added(kinds: list[JSONObject], name: str, root: JSONObject) -> bool:
 
 
 def _takes_null(schema: Any, root: JSONObject) -> bool:
-    for kind in _branches(schema, root, None, 0):
+    if schema is True:
+        return True
+    for kind in _branches(schema, root, None):
         type_names: Any = kind.get("type")
         if "enum" in kind or "const" in kind:
             if None in kind.get("enum", [kind.get("const", ...)]):
@@ -73,30 +74,52 @@ def _item_schema(kinds: list[JSONObject], index: int) -> JSONObject:
     return {"anyOf": found}
 
 
-def _branches(schema: Any, root: JSONObject, value: Any, depth: int) -> Iterator[JSONObject]:
-    """The plain schemas that this one is made of, without those that the value's tags rule out."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return
-    node = cast(JSONObject, schema)
-    reference: Any = node.get("$ref")
-    if isinstance(reference, str):
-        yield from _branches(_resolved(reference, root), root, value, depth + 1)
-    choices = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
-    for choice in choices:
-        yield from _branches(choice, root, value, depth + 1)
-    if not choices and reference is None and not _ruled_out(node, value):
-        yield node
+def _branches(schema: Any, root: JSONObject, value: Any) -> list[JSONObject]:
+    """The plain schemas that this one is made of, without those that the value's tags rule out.
+
+    Each is there once, whatever refers to it: unions of types that hold themselves would double
+    with every level of the value.
+    """
+    found: list[JSONObject] = []
+    seen: set[int] = set()
+    waiting: list[Any] = [schema]
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, dict) or id(cast(object, each)) in seen:
+            continue
+        node = cast(JSONObject, each)
+        seen.add(id(node))
+        reference: Any = node.get("$ref")
+        choices = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
+        if isinstance(reference, str):
+            choices.append(_resolved(reference, root))
+        waiting += reversed(choices)
+        if not choices and not _ruled_out(node, value):
+            found.append(node)
+    return found
 
 
 def _ruled_out(schema: JSONObject, value: Any) -> bool:
+    """Whether a property that has few values in this schema has another one here.
+
+    Null says nothing: it may be one of those that stand for "absent".
+    """
     if not isinstance(value, dict):
         return False
     given = cast(JSONObject, value)
-    properties: dict[str, JSONObject] = schema.get("properties", {})
+    properties: dict[str, Any] = schema.get("properties", {})
     return any(
-        "const" in inner and name in given and given[name] != inner["const"]
+        given.get(name) is not None and given[name] not in allowed
         for name, inner in properties.items()
+        if (allowed := _literals(inner)) is not None
     )
+
+
+def _literals(schema: Any) -> list[Any] | None:
+    if not isinstance(schema, dict):
+        return None
+    node = cast(JSONObject, schema)
+    return [node["const"]] if "const" in node else node.get("enum")
 
 
 def _resolved(reference: str, root: JSONObject) -> Any:
