@@ -86,18 +86,8 @@ class Engine:
         shared with others and closed by whoever made it.
         """
         self.config = config
-        pool = config.pool
         self._owns_transport = transport is None
-        self._transport = transport or HttpTransport(
-            TransportSettings(
-                connect_timeout_s=pool.connect_timeout_s,
-                response_timeout_s=pool.request_timeout_s,
-                first_token_timeout_s=pool.first_token_timeout_s,
-                idle_timeout_s=pool.stream_idle_timeout_s,
-                max_response_bytes=pool.max_response_bytes,
-                ca_file=pool.ca_file,
-            )
-        )
+        self._transport = transport or HttpTransport(transport_settings(config))
         self._providers: dict[str, Provider] = {}
         self._targets = TargetTable(
             {
@@ -302,6 +292,19 @@ def _request(messages: SamplingRequest | Messages, options: dict[str, Any]) -> S
             raise TypeError("options belong inside the SamplingRequest")
         return messages
     return build_request(messages, cast(RequestOptions, options))
+
+
+def transport_settings(config: Config) -> TransportSettings:
+    """How this configuration wants connections to be used."""
+    pool = config.pool
+    return TransportSettings(
+        connect_timeout_s=pool.connect_timeout_s,
+        response_timeout_s=pool.request_timeout_s,
+        first_token_timeout_s=pool.first_token_timeout_s,
+        idle_timeout_s=pool.stream_idle_timeout_s,
+        max_response_bytes=pool.max_response_bytes,
+        ca_file=pool.ca_file,
+    )
 
 
 def _settings(name: str, configured: ProviderConfig) -> ProviderSettings:

@@ -22,12 +22,12 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.media import AudioSource
 from penstock.contract.requests import TranscribeOptions
-from penstock.gateway import Engine
+from penstock.gateway import Engine, transport_settings
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
 from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
-from penstock.providers.http import HttpTransport
+from penstock.providers.http import HttpTransport, TransportSettings
 from penstock.providers.registry import KINDS, ProviderKind, unknown_kind
 from penstock.streaming.handle import StreamHandle
 
@@ -103,10 +103,13 @@ class Endpoint:
     def __init__(self, config: Config) -> None:
         """Raises ConfigurationError at once when a provider cannot be built."""
         self._config = config
-        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
-        self._engine = Engine(config)
+        self._engines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = (
+            weakref.WeakKeyDictionary()
+        )
+        # Never asked anything, so it opens nothing.
+        self._facts = Engine(config)
         for name in config.providers:
-            self._engine.provider(name)
+            self._facts.provider(name)
 
     async def create_message(self, messages: SamplingRequest, /) -> Result:
         """The whole answer."""
@@ -118,7 +121,7 @@ class Endpoint:
 
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that the model can answer with; None if unknown."""
-        return self._engine.max_output(model)
+        return self._facts.max_output(model)
 
     async def embed(
         self,
@@ -147,21 +150,30 @@ class Endpoint:
 
     async def _current(self) -> Engine:
         loop = asyncio.get_running_loop()
-        if self._loop is None or self._loop() is not loop:
+        engine = self._engines.get(loop)
+        if engine is None:
             kept = await _kept(loop)
-            self._engine = Engine(self._config, transport=kept.transport)
-            self._loop = weakref.ref(loop)
-            kept.engines.add(self._engine)
-        return self._engine
+            engine = Engine(self._config, transport=kept.transport(self._config))
+            # Threads with loops of their own may use the same endpoint at the same time.
+            self._engines[loop] = engine
+            kept.engines.add(engine)
+        return engine
 
 
 class _Kept:
     """What the endpoints of one event loop share."""
 
     def __init__(self) -> None:
-        self.transport = HttpTransport()
+        self.transports: dict[TransportSettings, HttpTransport] = {}
         self.engines: weakref.WeakSet[Engine] = weakref.WeakSet()
         self.keeper: AsyncGenerator[None, None] | None = None
+
+    def transport(self, config: Config) -> HttpTransport:
+        """The connections of all whose limits and certificates are the same."""
+        settings = transport_settings(config)
+        if settings not in self.transports:
+            self.transports[settings] = HttpTransport(settings)
+        return self.transports[settings]
 
 
 _OF_LOOP: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = weakref.WeakKeyDictionary()
@@ -186,7 +198,8 @@ async def _close_at_the_end(
         _OF_LOOP.pop(loop, None)
         for engine in list(kept.engines):
             await engine.aclose()
-        await kept.transport.aclose()
+        for transport in kept.transports.values():
+            await transport.aclose()
 
 
 def _endpoint(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[str, Any]]:

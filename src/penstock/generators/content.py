@@ -28,12 +28,20 @@ Prompt: TypeAlias = str | Content | Sequence[str | Content]
 
 DEFAULT_MAX_TOKENS = 4096
 """What an answer may take when nothing is said; thinking counts too."""
+_CONTEXT_TIMEOUT_S = 30.0
 _LOOP_OPTIONS = {
     "max_tool_rounds": "max_rounds",
     "tool_timeout": "timeout_s",
     "max_parallel_tools": "concurrency",
     "max_tool_result_bytes": "result_bytes",
-    "tool_errors": "errors",
+}
+_SECONDS, _WHOLE = "a number", "a whole number"
+_LIMITS = {
+    "max_tool_rounds": _WHOLE,
+    "max_parallel_tools": _WHOLE,
+    "max_tool_result_bytes": _WHOLE,
+    "tool_timeout": _SECONDS,
+    "context_timeout": _SECONDS,
 }
 
 
@@ -87,9 +95,8 @@ class ContentGenerator(ABC, Generic[T]):
         """Raises InvalidRequest at once for a blank prompt and for bad options."""
         self._sampler = sampler
         given: dict[str, Any] = dict(options)
-        self._context_timeout: float = given.pop("context_timeout", 30.0)
-        self._limits = _limits(given)
-        self._tools = tuple(_runnable(each) for each in given.pop("tools", ()))
+        self._limits, self._context_timeout = _limits(given)
+        self._tools = tuple(map(_runnable, _tools(given.pop("tools", ()))))
         if "max_tokens" not in given:
             limit = sampler.max_output(given.get("model"))
             given["max_tokens"] = min(DEFAULT_MAX_TOKENS, limit or DEFAULT_MAX_TOKENS)
@@ -153,25 +160,45 @@ class StringGenerator(ContentGenerator[str]):
 
 
 def _turn(prompt: Prompt) -> Message:
-    parts = (prompt,) if isinstance(prompt, str | msgspec.Struct) else tuple(prompt)
-    blank = all(isinstance(part, str) and not part.strip() for part in parts)
-    if blank:
+    if isinstance(prompt, str | msgspec.Struct):
+        prompt = (prompt,)
+    if not isinstance(prompt, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        problem = f"is {prompt!r}; give a text, or texts with pictures and sounds between them"
+        raise InvalidRequest.of([Problem("prompt", problem)])
+    parts = tuple(prompt)
+    if all(isinstance(part, str) and not part.strip() for part in parts):
         raise InvalidRequest.of([Problem("prompt", "is blank; say what is to be generated")])
-    return user(*cast(Iterable[str | Content], parts))
+    return user(*parts)
 
 
-def _limits(options: dict[str, Any]) -> LoopLimits:
-    given = {field: options.pop(name) for name, field in _LOOP_OPTIONS.items() if name in options}
+def _limits(options: dict[str, Any]) -> tuple[LoopLimits, float]:
+    """Take the limits of the loop and of the contexts out of the options."""
+    given = {name: options.pop(name) for name in _LIMITS if name in options}
     wrong = [
-        Problem(name, f"is {given[field]!r}; it must be more than 0")
-        for name, field in _LOOP_OPTIONS.items()
-        if field in given and field != "errors" and not given[field] > 0
+        Problem(name, f"is {value!r}; it must be {_LIMITS[name]} more than 0")
+        for name, value in given.items()
+        if not _is_limit(value, whole=_LIMITS[name] == _WHOLE)
     ]
-    if given.get("errors", "return") not in ("return", "raise"):
-        wrong.append(Problem("tool_errors", f"is {given['errors']!r}; say 'return' or 'raise'"))
+    errors = options.pop("tool_errors", "return")
+    if errors not in ("return", "raise"):
+        wrong.append(Problem("tool_errors", f"is {errors!r}; say 'return' or 'raise'"))
     if wrong:
         raise InvalidRequest.of(wrong)
-    return LoopLimits(**given)
+    of_contexts = given.pop("context_timeout", _CONTEXT_TIMEOUT_S)
+    limits = {_LOOP_OPTIONS[name]: value for name, value in given.items()}
+    return LoopLimits(errors=errors, **limits), of_contexts
+
+
+def _is_limit(value: Any, *, whole: bool) -> bool:
+    fits = isinstance(value, int) or (isinstance(value, float) and not whole)
+    return fits and not isinstance(value, bool) and value > 0
+
+
+def _tools(given: Any) -> Iterable[Any]:
+    if isinstance(given, Iterable):
+        return cast(Iterable[Any], given)
+    problem = Problem("tools", f"is {given!r}; give a list of functions")
+    raise InvalidRequest.of([problem])
 
 
 def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:

@@ -55,6 +55,9 @@ def context(message_type: MessageType | str, content: str) -> PromptContext:
         known = ", ".join(MessageType)
         problem = Problem("message_type", f"is {message_type!r}; it must be one of {known}")
         raise InvalidRequest.of([problem]) from None
+    if not isinstance(content, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = type(content).__name__
+        raise InvalidRequest.of([Problem("content", f"of a {kind} context is a {given}, not text")])
     if not content.strip():
         raise InvalidRequest.of([Problem("content", f"of a {kind} context is blank")])
     return PromptContext(kind, content)
@@ -82,6 +85,11 @@ async def _fetch(provider: PromptContextProvider, timeout_s: float) -> Iterable[
         async with clock:
             found = await provider.generate_context()
         return [context(each.message_type, each.content) for each in found]
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise PromptContextFailed(f"the context provider {name!r} was cancelled") from error
     except Exception as error:
         reason = str(error) or type(error).__name__
         if isinstance(error, TimeoutError) and clock.expired():

@@ -122,15 +122,19 @@ class Conversation:
             if not uses:
                 return
             if self._request.tool_choice == ToolChoice("none"):
+                names = ", ".join(dict.fromkeys(use.name for use in uses))
                 raise self._located(
-                    ToolFailed(f"the model asks for tools after {self._rounds} rounds of them")
+                    ToolFailed(
+                        f"the model calls {names} where no tool may be called, after "
+                        f"{self._rounds} rounds of tools"
+                    )
                 )
             self._rounds += 1
-            results: dict[str, ToolResult] = {}
+            results: dict[int, ToolResult] = {}
             async with contextlib.aclosing(self._call(uses, results)) as happenings:
                 async for event in happenings:
                     yield event
-            self._go_on(Message("user", tuple(results[use.id] for use in uses)))
+            self._go_on(Message("user", tuple(results[at] for at in range(len(uses)))))
 
     def _go_on(self, answered: Message) -> None:
         choice = self._request.tool_choice
@@ -169,10 +173,13 @@ class Conversation:
             return None
         left = limit - (time.perf_counter() - self._started)
         if left <= 0:
-            raise self._located(
-                ProviderTimeout(f"no whole answer within the request's own limit of {limit:g} s")
-            )
+            raise self._out_of_time(limit)
         return left
+
+    def _out_of_time(self, limit: float) -> PenstockError:
+        return self._located(
+            ProviderTimeout(f"no whole answer within the request's own limit of {limit:g} s")
+        )
 
     def _located(self, error: PenstockError) -> PenstockError:
         if self._spent is None:
@@ -184,27 +191,29 @@ class Conversation:
         )
 
     async def _call(
-        self, uses: Sequence[ToolUse], results: dict[str, ToolResult]
+        self, uses: Sequence[ToolUse], results: dict[int, ToolResult]
     ) -> AsyncGenerator[Delta, None]:
-        happened: asyncio.Queue[Delta | PenstockError] = asyncio.Queue()
+        """Run all calls; `results` gets what each gave, by its place: ids need not differ."""
+        happened: asyncio.Queue[Delta | BaseException] = asyncio.Queue()
         gate = asyncio.Semaphore(self._limits.concurrency)
 
-        async def call(use: ToolUse) -> None:
+        async def call(at: int, use: ToolUse) -> None:
             async with gate:
                 happened.put_nowait(ToolStarted(use.id, use.name, use.input))
                 try:
                     result = await self._result_of(use)
-                except PenstockError as error:
+                except BaseException as error:  # noqa: BLE001 - it is raised over there
+                    # Whoever waits for the tools learns of it; a lost error would be waited for.
                     happened.put_nowait(error)
                     return
-            results[use.id] = result
+            results[at] = result
             happened.put_nowait(ToolEnded(use.id, use.name, result.is_error, result.content))
 
-        tasks = [asyncio.create_task(call(use)) for use in uses]
+        tasks = [asyncio.create_task(call(at, use)) for at, use in enumerate(uses)]
         try:
             while len(results) < len(uses) or not happened.empty():
                 event = await happened.get()
-                if isinstance(event, PenstockError):
+                if isinstance(event, BaseException):
                     raise event
                 yield event
         finally:
@@ -228,16 +237,28 @@ class Conversation:
             return self._failed(use, f"the arguments do not fit: {mismatch}", mismatch)
         except UnusableResult as unusable:
             return self._failed(use, f"the tool gave {unusable}", unusable)
-        except Exception as error:  # noqa: BLE001 - it is the user's code: it may raise anything
-            if isinstance(error, TimeoutError) and clock.expired():
-                return self._failed(use, f"the tool took longer than {limit:g} s", error)
-            return self._failed(use, f"{type(error).__name__}: {error}", error)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            return self._failed(use, "the tool was cancelled", error)
+        except Exception as error:
+            if not (isinstance(error, TimeoutError) and clock.expired()):
+                return self._failed(use, f"{type(error).__name__}: {error}", error)
+            if self._request.timeout is not None and left is not None and left <= limit:
+                raise self._out_of_time(self._request.timeout) from error
+            return self._failed(use, f"the tool took longer than {limit:g} s", error)
 
-    def _failed(self, use: ToolUse, reason: str, cause: Exception | None = None) -> ToolResult:
+    def _failed(self, use: ToolUse, reason: str, cause: BaseException | None = None) -> ToolResult:
         if self._limits.errors == "raise":
             error = self._located(ToolFailed(f"the tool {use.name!r} failed: {reason}"))
             raise error from cause
         return failure_of(use.id, reason)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancels the running task, as opposed to what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _added(earlier: Metadata | None, later: Metadata) -> Metadata:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from functools import partial, update_wrapper
 from typing import (
     Annotated,
@@ -30,6 +31,8 @@ from penstock.generators.answer_type import AnswerType
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""What every API takes as the name of a tool."""
 _UNNAMEABLE = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.VAR_POSITIONAL,
@@ -52,13 +55,21 @@ class Tool(Generic[P, R]):
         """Raises InvalidRequest when the signature cannot be told to a model.
 
         The name, the description and the schema come from the function's name, docstring and type
-        hints; `timeout` is in seconds and stands above that of the generator.
+        hints; what a `functools.partial` has set is not the model's business. `timeout` is in
+        seconds and stands above that of the generator.
         """
         update_wrapper(self, function)
         self.function = function
         self.timeout = timeout
-        self.name = name or getattr(function, "__name__", type(function).__name__)
-        docs = docstring_parser.parse(inspect.getdoc(function) or "")
+        self.name = name or _name(function)
+        if not _LEGAL_NAME.fullmatch(self.name):
+            raise _unusable(
+                self.name,
+                "APIs want a name of at most 64 letters, digits, _ and -; give name=",
+            )
+        if timeout is not None and not timeout > 0:
+            raise _unusable(self.name, f"its timeout is {timeout!r}; it must be more than 0")
+        docs = docstring_parser.parse(_docs(function))
         self._arguments = _arguments(function, self.name, docs)
         self.definition = ToolDefinition(
             self.name,
@@ -77,9 +88,8 @@ class Tool(Generic[P, R]):
 
     @property
     def is_async(self) -> bool:
-        """Whether a call gives something to await; any other function runs in a thread."""
-        called = self.function if inspect.isroutine(self.function) else type(self.function).__call__
-        return inspect.iscoroutinefunction(inspect.unwrap(_bare(called)))
+        """Whether it runs in the event loop; any other function runs in a thread."""
+        return inspect.iscoroutinefunction(_called(self.function))
 
     async def run(self, arguments: JSONObject) -> Any:
         """What the function gives; raises AnswerMismatch when the arguments do not fit its hints.
@@ -87,13 +97,21 @@ class Tool(Generic[P, R]):
         A function that is not async runs in a thread. Cancelling stops the wait for it, not it.
         """
         call = partial(cast(Callable[..., Any], self.function), **self._arguments.value(arguments))
-        if self.is_async:
-            return await call()
-        return await asyncio.to_thread(call)
+        given = call() if self.is_async else await asyncio.to_thread(call)
+        # A plain function may hand on what an async one gave it, as many decorators do.
+        return await given if inspect.isawaitable(given) else given
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    timeout: float | None = None,
+) -> Tool[P, R]: ...
 @overload
 def tool(
     *,
@@ -107,12 +125,33 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is None:
         return partial(Tool, **options)
     if isinstance(function, Tool):
-        return cast(Tool[..., Any], function)
-    return Tool(function)
+        made = cast(Tool[..., Any], function)
+        return Tool(made.function, **options) if options else made
+    return Tool(function, **options)
 
 
 def _bare(function: Any) -> Any:
     return function.func if isinstance(function, partial) else function
+
+
+def _called(function: Any) -> Any:
+    """The code that a call runs: the function itself, or what makes an object callable."""
+    bare = _bare(function)
+    if inspect.isclass(bare):
+        return bare.__init__
+    return bare if inspect.isroutine(bare) else type(bare).__call__
+
+
+def _name(function: Any) -> str:
+    bare = _bare(function)
+    return getattr(bare, "__name__", type(bare).__name__)
+
+
+def _docs(function: Any) -> str:
+    bare = _bare(function)
+    plain = inspect.isroutine(bare) or inspect.isclass(bare)
+    of_the_call = None if plain else type(bare).__call__.__doc__
+    return inspect.cleandoc(of_the_call) if of_the_call else inspect.getdoc(bare) or ""
 
 
 def _arguments(
@@ -120,20 +159,17 @@ def _arguments(
 ) -> AnswerType[JSONObject]:
     try:
         parameters = inspect.signature(function).parameters
-        hints = get_type_hints(
-            function if inspect.isroutine(function) else type(function).__call__,
-            include_extras=True,
-        )
+        hints = get_type_hints(_called(function), include_extras=True)
     except (TypeError, ValueError, NameError) as error:
         raise _unusable(name, f"its signature cannot be read: {error}") from error
     about = {each.arg_name: each.description for each in docs.params if each.description}
+    decided: Mapping[str, Any] = function.keywords if isinstance(function, partial) else {}
     fields: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     for each in parameters.values():
-        if each.kind in _UNNAMEABLE:
-            raise _unusable(
-                name, f"the parameter {each} has no fixed name; models pass arguments by name"
-            )
+        if each.name in decided:
+            continue
+        _check_nameable(name, each, hints, first=not fields)
         kind: Any = hints.get(each.name, Any)
         if text := about.get(each.name):
             kind = Annotated[kind, Field(description=text)]
@@ -143,19 +179,37 @@ def _arguments(
         fields[each.name] = kind
     shape: Any = TypedDict(name, fields)  # pyright: ignore[reportArgumentType]
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
-    arguments: AnswerType[JSONObject] = AnswerType(shape)
+    try:
+        arguments: AnswerType[JSONObject] = AnswerType(shape)
+    except InvalidRequest as error:
+        raise _unusable(name, f"its parameters cannot be described: {error}") from error
     properties: JSONObject = arguments.output.schema.get("properties", {})
     for each, value in defaults.items():
         _show_default(properties.get(each), value)
     return arguments
 
 
+def _check_nameable(
+    name: str, parameter: inspect.Parameter, hints: Mapping[str, Any], *, first: bool
+) -> None:
+    if parameter.kind in _UNNAMEABLE:
+        raise _unusable(
+            name, f"the parameter {parameter} has no fixed name; models pass arguments by name"
+        )
+    if first and parameter.name in ("self", "cls") and parameter.name not in hints:
+        raise _unusable(
+            name, f"the method has no {parameter.name!r} yet; make a tool of `instance.{name}`"
+        )
+
+
 def _show_default(schema: Any, value: Any) -> None:
     """Tell the model what holds when it says nothing, where JSON has a word for it."""
     try:
-        plain: Any = msgspec.to_builtins(value)
-        msgspec.json.encode(plain)
-    except (TypeError, ValueError):
+        plain: Any = msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError):
+        return
+    if plain is None and value is not None:
+        # NaN and infinity have no word.
         return
     if isinstance(schema, dict) and "$ref" not in schema:
         cast(JSONObject, schema)["default"] = plain

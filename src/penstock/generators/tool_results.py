@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -27,7 +27,10 @@ def result_of(call_id: str, value: Any, limit_bytes: int) -> ToolResult:
     """
     if isinstance(value, ToolResult):
         return _within(msgspec.structs.replace(value, tool_use_id=call_id), limit_bytes)
-    parts = _parts(value)
+    try:
+        parts = _parts(value)
+    except RecursionError as error:
+        raise UnusableResult("a list that has no end, for it holds itself") from error
     structured: JSONObject | None = None
     if parts is None:
         if len(encoded := _as_json(value)) > limit_bytes:
@@ -40,13 +43,13 @@ def result_of(call_id: str, value: Any, limit_bytes: int) -> ToolResult:
 
 def failure_of(call_id: str, reason: str) -> ToolResult:
     """The result of a call that went wrong, so that the model can do better."""
-    return ToolResult(call_id, (Text(reason),), is_error=True)
+    return ToolResult(call_id, (Text(_sayable(reason)),), is_error=True)
 
 
 def _parts(value: Any) -> tuple[ResultPart, ...] | None:
     """The value as parts of a message; None where JSON says it best."""
     if isinstance(value, str):
-        return (Text(value),)
+        return (Text(_sayable(value)),)
     if isinstance(value, Text | Image | Audio):
         return (value,)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -65,25 +68,44 @@ def _parts(value: Any) -> tuple[ResultPart, ...] | None:
     return None
 
 
+def _sayable(text: str) -> str:
+    """The text with what no wire can carry (half of a surrogate pair) replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _json_part(value: Any) -> Text:
     return Text(_as_json(value).decode())
 
 
 def _as_json(value: Any) -> bytes:
+    if isinstance(value, Generator | AsyncGenerator):
+        # It may have no end.
+        raise UnusableResult("a generator; return a list of what it gives")
     try:
-        return pydantic_core.to_json(value, fallback=msgspec.to_builtins)
-    except (pydantic_core.PydanticSerializationError, TypeError, ValueError) as error:
+        return pydantic_core.to_json(value, fallback=msgspec.to_builtins, inf_nan_mode="strings")
+    except (
+        pydantic_core.PydanticSerializationError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise UnusableResult(
-            f"a {type(value).__name__}, which has no JSON form ({error}); return text, "
-            "JSON-able values, penstock.image(...) or penstock.audio(...)"
+            f"a {type(cast(object, value)).__name__}, which has no JSON form ({error}); return "
+            "text, JSON-able values, penstock.image(...) or penstock.audio(...)"
         ) from error
 
 
 def _within(result: ToolResult, limit_bytes: int) -> ToolResult:
-    size = sum(len(part.text if isinstance(part, Text) else part.data) for part in result.content)
+    size = sum(map(_size, result.content))
+    if not result.content and result.structured_content is not None:
+        size = len(_as_json(result.structured_content))
     if size > limit_bytes:
         raise _too_large(size, limit_bytes)
     return result
+
+
+def _size(part: ResultPart) -> int:
+    return len(part.text.encode()) if isinstance(part, Text) else len(part.data)
 
 
 def _too_large(size: int, limit_bytes: int) -> UnusableResult:
