@@ -162,10 +162,10 @@ class StringGenerator(ContentGenerator[str]):
 def _turn(prompt: Prompt) -> Message:
     if isinstance(prompt, str | msgspec.Struct):
         prompt = (prompt,)
-    if not isinstance(prompt, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+    parts: tuple[Any, ...] = tuple(prompt) if isinstance(prompt, Iterable) else (prompt,)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not all(isinstance(part, str | msgspec.Struct) for part in parts):
         problem = f"is {prompt!r}; give a text, or texts with pictures and sounds between them"
         raise InvalidRequest.of([Problem("prompt", problem)])
-    parts = tuple(prompt)
     if all(isinstance(part, str) and not part.strip() for part in parts):
         raise InvalidRequest.of([Problem("prompt", "is blank; say what is to be generated")])
     return user(*parts)
