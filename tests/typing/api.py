@@ -1,8 +1,11 @@
 """How the public surface is used, for the type checker: pyright reads this, nobody runs it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never, assert_type
+from typing import Any, TypedDict, assert_never, assert_type
+
+import pydantic
 
 import penstock
 from penstock import testing
@@ -99,6 +102,123 @@ async def streams(engine: penstock.Engine) -> None:
     assert_type(await stream.result(), penstock.Result)
     assert_type(await stream.cancel(), bool)
     assert_type(await engine.cancel_request(stream.request_id), bool)
+
+
+class Recipe(pydantic.BaseModel):
+    name: str
+
+
+class Review(TypedDict):
+    stars: int
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Notes:
+    """A provider of contexts."""
+
+    async def generate_context(self) -> list[penstock.PromptContext]:
+        return [penstock.PromptContext(penstock.MessageType.SYSTEM, "Be brief.")]
+
+
+@penstock.tool
+async def weather(city: str, days: int = 1) -> str:
+    """The weather."""
+    return city * days
+
+
+@penstock.tool(name="add", timeout=3)
+def plus(a: int, b: int) -> int:
+    """The sum."""
+    return a + b
+
+
+async def tools_keep_their_signatures() -> None:
+    assert_type(await weather("Rome", days=2), str)
+    assert_type(plus(1, b=2), int)
+    assert_type(penstock.tool(len, name="length")("abc"), int)
+    assert_type(plus.definition, penstock.ToolDefinition)
+    weather(3)  # pyright: ignore[reportArgumentType, reportUnusedCoroutine]
+    plus(1)  # pyright: ignore[reportCallIssue]
+    penstock.tool(plus, nmae="x")  # pyright: ignore[reportCallIssue]
+
+
+async def generators(engine: penstock.Engine) -> None:
+    text = penstock.string_generator(
+        ["What is this?", penstock.image("cat.png")],
+        provider="openai",
+        model="gpt-6-luna",
+        url="http://localhost",
+        auth_token="sk",
+        headers={"x-team": "blue"},
+        temperature=0.2,
+        max_tokens=500,
+        reasoning_level="low",
+        tools=[weather, plus, len],
+        tool_choice="required",
+        max_tool_rounds=3,
+        tool_errors="raise",
+        ignore_invalid_options=True,
+    )
+    assert_type(text, penstock.StringGenerator)
+    assert_type(await text.generate(), tuple[str, penstock.Metadata])
+    text.add_prompt_context(penstock.MessageType.SYSTEM, "Be brief.")
+    text.add_prompt_context("human", "Hello")
+    text.add_prompt_context_provider(Notes())
+
+    recipe, metadata = await penstock.structured_generator(Recipe, "Cook.").generate()
+    assert_type(recipe, Recipe)
+    assert_type(metadata, penstock.Metadata)
+    assert_type((await engine.structured_generator(Point, "Where?").generate())[0], Point)
+    assert_type((await engine.structured_generator(Review, "Good?").generate())[0], Review)
+    assert_type((await engine.structured_generator(list[int], "Count.").generate())[0], list[int])
+    # What is no class, a checker cannot follow.
+    assert_type((await engine.structured_generator(int | str, "Say.").generate())[0], Any)
+
+    embedder = penstock.embedding_generator(provider="ollama", embedding_dimensions=256)
+    assert_type((await embedder.generate("text"))[0], tuple[float, ...])
+    assert_type((await embedder.generate_batch(["a", "b"]))[0], tuple[tuple[float, ...], ...])
+
+
+async def streams_of_generators(engine: penstock.Engine) -> None:
+    async with engine.structured_generator(Recipe, "Cook.").stream() as stream:
+        assert_type(stream, penstock.GeneratorStream[Recipe])
+        async for event in stream:
+            match event:
+                case penstock.Chunk(text) | penstock.ReasoningDelta(text):
+                    assert_type(text, str)
+                case penstock.ToolStarted():
+                    assert_type(event.name, str)
+                case penstock.ToolEnded():
+                    assert_type(event.is_error, bool)
+                case penstock.AnswerRejected(problems):
+                    assert_type(problems, tuple[penstock.Problem, ...])
+                case penstock.Complete(result):
+                    assert_type(result, penstock.Result)
+                case penstock.Error(error):
+                    assert_type(error, penstock.PenstockError)
+                case penstock.ToolUseDelta():
+                    pass
+                case _:
+                    assert_never(event)
+        async for text in stream.texts():
+            assert_type(text, str)
+        assert_type(await stream.result(), tuple[Recipe, penstock.Metadata])
+
+
+def mistakes_with_generators(engine: penstock.Engine) -> None:
+    engine.string_generator(3)  # pyright: ignore[reportArgumentType]
+    engine.string_generator("Hi", temprature=1)  # pyright: ignore[reportCallIssue]
+    engine.string_generator("Hi", url="http://localhost")  # pyright: ignore[reportCallIssue]
+    engine.string_generator("Hi", tools=[3])  # pyright: ignore[reportArgumentType]
+    engine.string_generator("Hi", tool_errors="ignore")  # pyright: ignore[reportArgumentType]
+    generator = penstock.string_generator("Hi", provider="openai")
+    generator.add_prompt_context("user", "Hello")  # pyright: ignore[reportArgumentType]
+    generator.add_prompt_context_provider(Point(1))  # pyright: ignore[reportArgumentType]
+    penstock.embedding_generator(dimensions=3)  # pyright: ignore[reportCallIssue]
 
 
 async def other_calls(engine: penstock.Engine) -> None:

@@ -92,5 +92,5 @@ class AnswerRejected(msgspec.Struct, frozen=True, tag="answer_rejected"):
     problems: tuple[Problem, ...]
 
 
-GeneratorEvent: TypeAlias = StreamEvent | AnswerRejected
-"""What the stream of a generator consists of."""
+GeneratorEvent: TypeAlias = Delta | AnswerRejected | Complete | Error
+"""What the stream of a generator consists of; one that is cancelled is an error there."""
