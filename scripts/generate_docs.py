@@ -6,6 +6,7 @@
 | page | made from |
 |---|---|
 | docs/providers/matrix.md | tests/conformance: the behaviours and the subjects |
+| docs/providers/independent.md | tests/independent: the same on servers of other people |
 | docs/configuration.md | penstock.config: the settings and the template |
 | docs/errors.md | penstock.contract.errors: the tree and its docstrings |
 | docs/cli.md | penstock.cli: the help of every command |
@@ -36,8 +37,11 @@ from penstock.config.settings import Config  # noqa: E402
 from penstock.config.template import template  # noqa: E402
 from penstock.contract import errors  # noqa: E402
 from penstock.providers.registry import KINDS  # noqa: E402
-from tests.conformance.behaviours import SECTIONS  # noqa: E402
+from tests.conformance.behaviour import Behaviour  # noqa: E402
+from tests.conformance.behaviours import BEHAVIOURS, SECTIONS  # noqa: E402
 from tests.conformance.subjects import SUBJECTS  # noqa: E402
+from tests.independent.rows import Row  # noqa: E402
+from tests.independent.servers import ROWS, TITLES, faults  # noqa: E402
 
 COMMAND = "python scripts/generate_docs.py"
 WIDTH = 100
@@ -101,6 +105,79 @@ def matrix() -> str:
         *sections,
         f"## Reasons\n\n{why}",
         source="tests/conformance",
+    )
+
+
+# The same behaviours on servers of other people
+
+
+def independent() -> str:
+    """Behaviours by dialects for each server, with what it cannot show and what it gets wrong."""
+    parts = [part for server in TITLES for part in _server(server)]
+    return "---\nhide:\n  - toc\n---\n\n" + _page(
+        "Independent servers",
+        "The [support matrix](matrix.md) is run against servers of our own, which could share a "
+        "mistake with the adapters. So the same checks run again, through the public API, against "
+        "servers that other people wrote; the test run starts them. **yes** means that the check "
+        "passes, **n/a** that the API has no such thing, **no** that the server cannot be brought "
+        "to show it, **wrong** that the check fails because the server does what the API does not. "
+        "The numbers lead to the reasons below each table. Each fault has a proof without a line "
+        "of Penstock, by the provider's official client or by the bytes; a fault that was mended "
+        "fails the tests until it has left this page.",
+        "<!-- test: skip runs these very tests -->",
+        _fence("console", "make test ARGS=\"tests/independent -k 'tool-call and aimock-openai'\""),
+        *parts,
+        source="tests/independent",
+    )
+
+
+def _server(server: str) -> Iterator[str]:
+    rows = [row for row in ROWS if row.server == server]
+    reasons: dict[str, int] = {}
+    known = faults(server)
+    numbers = {wrong.fault: number for number, wrong in enumerate(known, start=1)}
+
+    def cell(row: Row[Any], behaviour: Behaviour) -> str:
+        match row.verdict(behaviour):
+            case "passes":
+                return "yes"
+            case "not applicable":
+                return "n/a"
+            case "not expressible":
+                reason = row.inexpressible[behaviour.id]
+                return f"no ({reasons.setdefault(reason, len(reasons) + 1)})"
+            case "wrong":
+                return f"wrong (F{numbers[row.wrong[behaviour.id].fault]})"
+
+    table = _table(
+        ["", *(f"`{row.subject.name}`" for row in rows)],
+        iter(
+            [behaviour.title, *(cell(row, behaviour) for row in rows)]
+            for behaviours in SECTIONS.values()
+            for behaviour in behaviours
+        ),
+    )
+    verdicts = [row.verdict(each) for row in rows for each in BEHAVIOURS.values()]
+    yield f"## {TITLES[server]}"
+    yield (
+        f"{verdicts.count('passes')} checks pass, {verdicts.count('wrong')} fail for a fault of "
+        f"the server, {verdicts.count('not expressible')} cannot be shown by it."
+    )
+    yield table
+    yield "### What it cannot show\n\n" + "\n".join(
+        f"{number}. {reason}" for reason, number in reasons.items()
+    )
+    harmless = {wrong.fault for row in rows for wrong in row.tolerated}
+    yield "### What it gets wrong\n\n" + _table(
+        ("", "fault", "proof"),
+        (
+            [
+                f"F{numbers[wrong.fault]}",
+                wrong.fault + (" No check fails for it." if wrong.fault in harmless else ""),
+                f"`{wrong.proof.__module__.rsplit('.', 1)[1]}.{wrong.proof.__name__}`",
+            ]
+            for wrong in known
+        ),
     )
 
 
@@ -325,6 +402,7 @@ def contributing() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/contributing.md": contributing,
     "docs/providers/matrix.md": matrix,
+    "docs/providers/independent.md": independent,
     "docs/configuration.md": configuration,
     "docs/errors.md": error_page,
     "docs/cli.md": command_line,

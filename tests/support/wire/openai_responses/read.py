@@ -149,7 +149,7 @@ def read_response(request: WireRequest) -> Seen:
         system="\n\n".join(filter(None, told)) or None,
         # Whether strict mode is used is the caller's adapter's own choice, and so is what it wants.
         tools=tuple(
-            ToolDefinition(tool.name, tool.description, _untyped_enums(tool.parameters))
+            ToolDefinition(tool.name, tool.description, untyped_enums(tool.parameters))
             for tool in functions
         ),
         mcp_tools=tuple(map(_mcp_tool, servers)),
@@ -172,15 +172,15 @@ def _mcp_tool(server: _Server) -> MCPTool:
     return MCPTool(server.server_url, server.server_label, headers, server.allowed_tools)
 
 
-def _untyped_enums(value: Any) -> Any:
+def untyped_enums(value: Any) -> Any:
     """Strict mode wants a type beside an enum, which says nothing new."""
     if isinstance(value, list):
-        return [_untyped_enums(each) for each in cast(list[Any], value)]
+        return [untyped_enums(each) for each in cast(list[Any], value)]
     if not isinstance(value, dict):
         return value
     found = cast(dict[str, Any], value)
     return {
-        key: _untyped_enums(each)
+        key: untyped_enums(each)
         for key, each in found.items()
         if not (key == "type" and "enum" in found)
     }

@@ -1,0 +1,1 @@
+"""The conformance suite against servers that somebody else wrote; start at `servers.py`."""
