@@ -139,7 +139,7 @@ def _add_output(items: Items, response: Response, events: list[ProviderEvent]) -
 def _reply(items: Items, response: Response) -> Reply:
     """The whole answer; raises the typed error when it failed, was refused or was filtered."""
     status = response.status or "completed"
-    if response.error or status == "failed":
+    if response.error:
         error = map_inline_error(response.error)
         if isinstance(error, ContentRejected):
             error.partial = items.text

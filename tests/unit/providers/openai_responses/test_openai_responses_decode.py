@@ -176,7 +176,7 @@ def test_a_response_that_failed(code: str, kind: type[PenstockError], retryable:
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "queued", "in_progress"])
 def test_a_response_without_an_answer(status: str) -> None:
-    with pytest.raises(ProviderUnavailable):
+    with pytest.raises(ProviderUnavailable, match=f"left the response {status}"):
         decode(body(status=status))
 
 
