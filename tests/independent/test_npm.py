@@ -93,6 +93,7 @@ def test_a_damaged_package_fails_everywhere(
         node.required_packages(locked, tmp_path / "cache")
 
 
+@pytest.mark.usefixtures("aimock")  # which has it installed, without a time limit
 def test_nothing_of_aimock_outlives_its_block() -> None:
     with aimock_service("sk-test") as server:
         address = f":{server.port:04X} "

@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
-from penstock import PenstockError
+from penstock import AuthenticationFailed, PenstockError
+from penstock.config.settings import ProviderConfig
 from tests.conformance.behaviour import Behaviour
 from tests.conformance.behaviours import BEHAVIOURS
 from tests.independent.rows import Row, Wrong
 from tests.independent.servers import ROWS, TITLES, faults
+from tests.support.wire.upstream import Upstream
 
 FAILURES = (AssertionError, PenstockError, ValueError, LookupError, pytest.fail.Exception)
 """How a check fails; a server that is not there is none of them."""
@@ -52,6 +56,22 @@ async def test_cell_that_fails_for_the_servers_fault(
     request.getfixturevalue(row.server)
     with pytest.raises(FAILURES):
         await _run(behaviour, row, request)
+
+
+@pytest.mark.timeout(30, func_only=True)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+async def test_another_key_is_refused(row: Row[Any], request: pytest.FixtureRequest) -> None:
+    """So an answer shows that the key was sent, though no server shows it again."""
+    subject = row.connect(request.getfixturevalue(row.server))
+
+    def settings(upstream: Upstream | None) -> ProviderConfig:
+        return subject.settings(upstream).model_copy(update={"auth_token": SecretStr("sk-other")})
+
+    async with replace(subject, settings=settings).open(BEHAVIOURS["text"]) as case:
+        for call in (case.ask, case.stream):
+            with pytest.raises(AuthenticationFailed) as caught:
+                await call()
+            assert caught.value.status == 401
 
 
 @pytest.mark.timeout(30, func_only=True)

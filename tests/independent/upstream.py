@@ -28,6 +28,8 @@ class AimockUpstream:
         self._dialect = wire.dialect
         self._test = uuid.uuid4().hex
         self._watchers: list[asyncio.Task[None]] = []
+        self.latency_ms = 0
+        """A pause before each event of a stream."""
 
     @property
     def url(self) -> str:
@@ -69,6 +71,7 @@ class AimockUpstream:
         fixtures = [fixture(each, self._wire) for each in scenarios]
         for number, made in enumerate(fixtures):
             made["match"] = {"context": self._test, "sequenceIndex": number}
+            made["latency"] = self.latency_ms
         self._server.add(fixtures)
         self._watchers += [
             asyncio.create_task(self._watch(each.pause)) for each in scenarios if each.pause

