@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
+from penstock.contract.addresses import is_public
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.exchange import (
     EmbeddingResult,
@@ -27,6 +28,7 @@ from penstock.contract.exchange import (
 from penstock.contract.media import AudioSource
 from penstock.contract.media import audio as read_audio
 from penstock.contract.messages import Audio
+from penstock.contract.options import MCPTool
 from penstock.contract.ports import ModelInfo, Provider, Target
 from penstock.contract.requests import (
     CountOptions,
@@ -37,6 +39,7 @@ from penstock.contract.requests import (
     build_request,
     build_transcription_request,
 )
+from penstock.contract.tools import ToolSource
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.validate import Limits
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
@@ -49,6 +52,7 @@ from penstock.providers.http import HttpTransport, TransportSettings
 from penstock.providers.registry import ProviderSettings, build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.streaming.handle import StreamHandle
+from penstock.tool_servers import ToolServers
 
 T = TypeVar("T")
 ASK_MAX_TOKENS = 512
@@ -78,12 +82,13 @@ class Engine:
         *,
         model_files: bool = True,
         transport: HttpTransport | None = None,
+        tool_servers: ToolServers | None = None,
     ) -> None:
         """Builds the stages; nothing is connected, loaded or started before it is needed.
 
         `model_files` says whether a request may name a model file by its path. A gateway says no:
-        its callers have no business with the files of its machine. A `transport` that is given is
-        shared with others and closed by whoever made it.
+        its callers have no business with the files of its machine. A `transport` and
+        `tool_servers` that are given are shared with others, and closed by whoever made them.
         """
         self.config = config
         self._owns_transport = transport is None
@@ -106,6 +111,8 @@ class Engine:
                 max_stop_sequences=config.limits.max_stop_sequences,
             ),
         )
+        self._owns_tool_servers = tool_servers is None
+        self._tool_servers = tool_servers or ToolServers()
         self._streams: weakref.WeakValueDictionary[str, StreamHandle] = (
             weakref.WeakValueDictionary()
         )
@@ -230,6 +237,21 @@ class Engine:
                 known += [limit] if limit is not None else []
         return min(known, default=None)
 
+    def connects_natively(self, tool: MCPTool, model: str | None = None) -> bool:
+        """Whether every target of this model has a provider that can use this MCP server itself."""
+        try:
+            able = [
+                self.provider(target.provider).capabilities(target.model)
+                for target in self.targets(model)
+            ]
+        except ConfigurationError:
+            return False
+        return is_public(tool.url) and all(tool.suits(each) for each in able)
+
+    def tool_source(self, tool: MCPTool) -> ToolSource:
+        """The tools of this MCP server; the connection is kept until the engine is closed."""
+        return self._tool_servers.source(tool)
+
     def targets(self, model: str | None = None) -> Sequence[Target]:
         """What serves this model; raises ModelNotFound with the nearest name."""
         return self._targets.resolve(model)
@@ -266,6 +288,8 @@ class Engine:
         """Stop what still runs and close every connection."""
         for handle in list(self._streams.values()):
             await handle.cancel()
+        if self._owns_tool_servers:
+            await self._tool_servers.aclose()
         for provider in self._providers.values():
             await provider.aclose()
         self._providers.clear()

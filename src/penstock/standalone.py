@@ -21,7 +21,9 @@ from penstock.contract.exchange import (
     TranscriptionResult,
 )
 from penstock.contract.media import AudioSource
+from penstock.contract.options import MCPTool
 from penstock.contract.requests import TranscribeOptions
+from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.gateway import Engine, transport_settings
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
@@ -30,6 +32,7 @@ from penstock.generators.transcription import TranscriptionGenerator, Transcript
 from penstock.providers.http import HttpTransport, TransportSettings
 from penstock.providers.registry import KINDS, ProviderKind, unknown_kind
 from penstock.streaming.handle import StreamHandle
+from penstock.tool_servers import ToolServers
 
 T = TypeVar("T")
 
@@ -119,6 +122,18 @@ class Endpoint:
         """The answer while it is made."""
         return await (await self._current()).create_message_stream(messages)
 
+    def connects_natively(self, tool: MCPTool, model: str | None = None) -> bool:
+        """Whether the provider can itself use this MCP server."""
+        return self._facts.connects_natively(tool, model)
+
+    def tool_source(self, tool: MCPTool) -> ToolSource:
+        """The tools of this MCP server, with a connection from here."""
+        return _LaterSource(self, tool)
+
+    async def tools(self, tool: MCPTool) -> Sequence[RunnableTool]:
+        """What the MCP server offers, asked by the engine of the running loop."""
+        return await (await self._current()).tool_source(tool).tools()
+
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that the model can answer with; None if unknown."""
         return self._facts.max_output(model)
@@ -153,11 +168,27 @@ class Endpoint:
         engine = self._engines.get(loop)
         if engine is None:
             kept = await _kept(loop)
-            engine = Engine(self._config, transport=kept.transport(self._config))
+            engine = Engine(
+                self._config,
+                transport=kept.transport(self._config),
+                tool_servers=kept.tool_servers,
+            )
             # Threads with loops of their own may use the same endpoint at the same time.
             self._engines[loop] = engine
             kept.engines.add(engine)
         return engine
+
+
+class _LaterSource:
+    """The tools of a server, by way of whichever loop asks for them."""
+
+    def __init__(self, endpoint: Endpoint, tool: MCPTool) -> None:
+        self._endpoint = endpoint
+        self._tool = tool
+        self.name = tool.name
+
+    async def tools(self) -> Sequence[RunnableTool]:
+        return await self._endpoint.tools(self._tool)
 
 
 class _Kept:
@@ -165,6 +196,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.transports: dict[TransportSettings, HttpTransport] = {}
+        self.tool_servers = ToolServers()
         self.engines: weakref.WeakSet[Engine] = weakref.WeakSet()
         self.keeper: AsyncGenerator[None, None] | None = None
 
@@ -198,6 +230,7 @@ async def _close_at_the_end(
         _OF_LOOP.pop(loop, None)
         for engine in list(kept.engines):
             await engine.aclose()
+        await kept.tool_servers.aclose()
         for transport in kept.transports.values():
             await transport.aclose()
 

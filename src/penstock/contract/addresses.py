@@ -13,6 +13,7 @@ import re
 import socket
 import unicodedata
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -33,6 +34,7 @@ _METADATA_ADDRESSES = frozenset(
     )
 )
 """Those of Alibaba, Oracle, AWS, Google and Scaleway that are not link-local."""
+_PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".test", ".invalid")
 _LINK_LOCAL = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # What the C library reads as an address: one to four numbers, each decimal, octal or hexadecimal.
@@ -53,6 +55,19 @@ def forbidden(host: str) -> str | None:
         if any(each in network for network in _LINK_LOCAL):
             return "is a link-local address, where clouds keep their metadata services"
     return None
+
+
+def is_public(url: str) -> bool:
+    """Whether others can be sent there: by TLS, and not to a machine of our own network."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    address = _address(host)
+    if address is not None:
+        return parts.scheme == "https" and address.is_global
+    return parts.scheme == "https" and "." in host and not host.endswith(_PRIVATE_ENDINGS)
 
 
 def _address(name: str) -> _Address | None:

@@ -47,6 +47,19 @@ class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
     server: str = ""
 
 
+class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
+    """How far a tool has come, in its own words and numbers; `total` is None when it does not know.
+
+    The id is that of its `ToolStarted`.
+    """
+
+    id: str
+    name: str
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
 class ToolEnded(msgspec.Struct, frozen=True, tag="tool_ended"):
     """A tool has answered; the id is that of its `ToolStarted`."""
 
@@ -78,7 +91,7 @@ class Cancelled(msgspec.Struct, frozen=True):
     """The stream was cancelled; nothing follows."""
 
 
-Delta: TypeAlias = Chunk | ReasoningDelta | ToolUseDelta | ToolStarted | ToolEnded
+Delta: TypeAlias = Chunk | ReasoningDelta | ToolUseDelta | ToolStarted | ToolProgress | ToolEnded
 ProviderEvent: TypeAlias = Delta | Finished
 StreamEvent: TypeAlias = Delta | Complete | Error | Cancelled
 

@@ -41,12 +41,26 @@ class MCPTool(msgspec.Struct, frozen=True, omit_defaults=True):
     http_headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     allowed_tools: Sequence[str] | None = None
     mode: MCPMode = "auto"
+    allow_link_local: bool = False
+    """Whether the server may stand where clouds keep their metadata services; never, as a rule."""
 
     def __post_init__(self) -> None:
         """Keep copies, so that the caller's own list and dict may change."""
         if self.allowed_tools is not None and not isinstance(self.allowed_tools, str):
             msgspec.structs.force_setattr(self, "allowed_tools", tuple(self.allowed_tools))
         msgspec.structs.force_setattr(self, "http_headers", dict(self.http_headers))
+
+    def suits(self, able: Capabilities) -> bool:
+        """Whether a provider that is able to do this can be told all about the server."""
+        only_token = all(
+            name.lower() == "authorization" and value.lower().startswith("bearer ")
+            for name, value in self.http_headers.items()
+        )
+        return (
+            able.native_mcp
+            and (able.mcp_headers or only_token)
+            and (able.mcp_allow_list or self.allowed_tools is None)
+        )
 
     @property
     def place(self) -> str:
@@ -144,6 +158,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Whether the model goes on with an assistant's turn at the end."""
     native_mcp: bool = False
     """Whether the provider itself connects to MCP servers."""
+    mcp_headers: bool = True
+    """Whether it then sends them any header; otherwise, a bearer token only."""
+    mcp_allow_list: bool = True
+    """Whether it then offers only the tools that are allowed."""
     embeddings: bool = False
     transcription: bool = False
     transcription_prompt: bool = True

@@ -42,7 +42,7 @@ def _url(path: str, tool: MCPTool) -> Iterator[Problem]:
         yield Problem(path, f"{tool.place} is no address; give one such as https://host/mcp")
     elif parts.username is not None or parts.password is not None:
         yield Problem(path, "holds a user or a password; put credentials into http_headers")
-    elif reason := forbidden(parts.hostname):
+    elif not tool.allow_link_local and (reason := forbidden(parts.hostname)):
         yield Problem(path, f"{parts.hostname} {reason}; give the address of an MCP server")
 
 

@@ -13,12 +13,14 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.events import Complete, Delta, GeneratorEvent, StreamEvent
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
 from penstock.contract.messages import Content, JSONObject, Message, user
-from penstock.contract.options import ModelPreferences, ReasoningLevel, ToolChoice
+from penstock.contract.options import MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
 from penstock.contract.requests import RequestOptions, build_request
+from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
-from penstock.generators.conversation import Ask, Conversation, LoopLimits, RunnableTool
+from penstock.generators.conversation import Ask, Conversation, LoopLimits
 from penstock.generators.functions import tool
+from penstock.generators.sources import tools_of
 from penstock.generators.stream import GeneratorStream, Settled
 from penstock.streaming.handle import StreamHandle
 
@@ -56,6 +58,7 @@ class GeneratorOptions(TypedDict, total=False):
     reasoning_level: ReasoningLevel | None
     model_preferences: ModelPreferences | None
     tools: Sequence[RunnableTool | Callable[..., Any]]
+    mcp_tools: Sequence[MCPTool | ToolSource]
     tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
     metadata: JSONObject
@@ -84,6 +87,14 @@ class Sampler(Protocol):
         """The most tokens that the model can answer with; None if unknown."""
         ...
 
+    def connects_natively(self, tool: MCPTool, model: str | None = None, /) -> bool:
+        """Whether every provider that may answer can itself use this MCP server."""
+        ...
+
+    def tool_source(self, tool: MCPTool, /) -> ToolSource:
+        """The tools of this MCP server, with a connection from here."""
+        ...
+
 
 class ContentGenerator(ABC, Generic[T]):
     """A prompt that can be answered again and again, by several tasks at once.
@@ -97,6 +108,8 @@ class ContentGenerator(ABC, Generic[T]):
         given: dict[str, Any] = dict(options)
         self._limits, self._context_timeout = _limits(given)
         self._tools = tuple(map(_runnable, _tools(given.pop("tools", ()))))
+        native, self._sources = _servers(given.pop("mcp_tools", ()), sampler, given.get("model"))
+        given["mcp_tools"] = native
         if "max_tokens" not in given:
             limit = sampler.max_output(given.get("model"))
             given["max_tokens"] = min(DEFAULT_MAX_TOKENS, limit or DEFAULT_MAX_TOKENS)
@@ -137,7 +150,8 @@ class ContentGenerator(ABC, Generic[T]):
             self._request.system_prompt, found, self._request.messages[0]
         )
         request = msgspec.structs.replace(self._request, system_prompt=system, messages=messages)
-        return Conversation(ask, request, self._tools, self._limits)
+        remote, missing = await tools_of(self._sources)
+        return Conversation(ask, request, [*self._tools, *remote], self._limits, missing=missing)
 
     async def _whole(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
         yield Complete(await self._sampler.create_message(request))
@@ -205,6 +219,24 @@ def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
     if hasattr(given, "definition"):
         return cast(RunnableTool, given)
     return tool(cast(Callable[..., Any], given))
+
+
+def _servers(
+    given: Sequence[MCPTool | ToolSource], sampler: Sampler, model: str | None
+) -> tuple[tuple[MCPTool, ...], tuple[ToolSource, ...]]:
+    """Those that the provider connects to, and those that we do."""
+    native: list[MCPTool] = []
+    sources: list[ToolSource] = []
+    for each in given:
+        if not isinstance(each, MCPTool):
+            sources.append(each)
+        elif each.mode == "native" or (
+            each.mode == "auto" and sampler.connects_natively(each, model)
+        ):
+            native.append(each)
+        else:
+            sources.append(sampler.tool_source(each))
+    return tuple(native), tuple(sources)
 
 
 def _check_names(tools: Sequence[RunnableTool]) -> None:

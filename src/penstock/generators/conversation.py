@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -26,12 +26,15 @@ from penstock.contract.events import (
     Error,
     StreamEvent,
     ToolEnded,
+    ToolProgress,
     ToolStarted,
 )
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
-from penstock.contract.messages import JSONObject, Message, ToolResult, ToolUse
-from penstock.contract.options import ToolChoice, ToolDefinition
+from penstock.contract.messages import Message, ToolResult, ToolUse
+from penstock.contract.options import ToolChoice
+from penstock.contract.tools import Report, RunnableTool
 from penstock.generators.answer_type import AnswerMismatch
+from penstock.generators.naming import offered
 from penstock.generators.tool_results import UnusableResult, failure_of, result_of
 
 Ask: TypeAlias = Callable[[SamplingRequest], AsyncGenerator[StreamEvent, None]]
@@ -39,24 +42,6 @@ Ask: TypeAlias = Callable[[SamplingRequest], AsyncGenerator[StreamEvent, None]]
 
 
 _ANSWER_NOW = "There are no more tools: answer now, with what you know."
-
-
-class RunnableTool(Protocol):
-    """A tool as the loop needs it."""
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """What the model is told."""
-        ...
-
-    @property
-    def timeout(self) -> float | None:
-        """Its own limit in seconds, above that of the loop."""
-        ...
-
-    async def run(self, arguments: JSONObject) -> Any:
-        """What it gives; raises AnswerMismatch when the arguments do not fit."""
-        ...
 
 
 class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,13 +65,20 @@ class Conversation:
         request: SamplingRequest,
         tools: Sequence[RunnableTool] = (),
         limits: LoopLimits | None = None,
+        *,
+        missing: Sequence[str] = (),
     ) -> None:
-        """Nothing is asked before `run`."""
+        """Nothing is asked before `run`; `missing` is told as dropped in the metadata."""
+        self._missing = tuple(missing)
         self._ask = ask
-        self._tools: Mapping[str, RunnableTool] = {tool.definition.name: tool for tool in tools}
+        self._tools: Mapping[str, RunnableTool] = offered(tools)
         self._limits = limits or LoopLimits()
         self._request = msgspec.structs.replace(
-            request, tools=tuple(tool.definition for tool in tools)
+            request,
+            tools=tuple(
+                msgspec.structs.replace(tool.definition, name=name)
+                for name, tool in self._tools.items()
+            ),
         )
         self._started = time.perf_counter()
         self._spent: Metadata | None = None
@@ -100,7 +92,10 @@ class Conversation:
             raise RuntimeError("nothing has been answered yet")
         elapsed = round((time.perf_counter() - self._started) * 1000)
         metadata = msgspec.structs.replace(
-            self._spent, latency_ms=elapsed, tool_rounds=self._rounds
+            self._spent,
+            latency_ms=elapsed,
+            tool_rounds=self._rounds,
+            dropped_options=(*self._missing, *self._spent.dropped_options),
         )
         return msgspec.structs.replace(self._result, metadata=metadata)
 
@@ -198,16 +193,22 @@ class Conversation:
         gate = asyncio.Semaphore(self._limits.concurrency)
 
         async def call(at: int, use: ToolUse) -> None:
+            tool = self._tools.get(use.name)
+            name, server = (tool.definition.name, tool.server) if tool else (use.name, "")
+
+            def report(progress: float, total: float | None, message: str | None) -> None:
+                happened.put_nowait(ToolProgress(use.id, name, progress, total, message))
+
             async with gate:
-                happened.put_nowait(ToolStarted(use.id, use.name, use.input))
+                happened.put_nowait(ToolStarted(use.id, name, use.input, server))
                 try:
-                    result = await self._result_of(use)
+                    result = await self._result_of(use, tool, report)
                 except BaseException as error:  # noqa: BLE001 - it is raised over there
                     # Whoever waits for the tools learns of it; a lost error would be waited for.
                     happened.put_nowait(error)
                     return
             results[at] = result
-            happened.put_nowait(ToolEnded(use.id, use.name, result.is_error, result.content))
+            happened.put_nowait(ToolEnded(use.id, name, result.is_error, result.content))
 
         tasks = [asyncio.create_task(call(at, use)) for at, use in enumerate(uses)]
         try:
@@ -221,8 +222,9 @@ class Conversation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _result_of(self, use: ToolUse) -> ToolResult:
-        tool = self._tools.get(use.name)
+    async def _result_of(
+        self, use: ToolUse, tool: RunnableTool | None, report: Report
+    ) -> ToolResult:
         if tool is None:
             known = ", ".join(self._tools) or "none"
             return self._failed(use, f"there is no tool {use.name!r}; there are: {known}")
@@ -231,7 +233,7 @@ class Conversation:
         clock = asyncio.timeout(limit if left is None else min(limit, left))
         try:
             async with clock:
-                value = await tool.run(use.input)
+                value = await tool.run(use.input, report)
             return result_of(use.id, value, self._limits.result_bytes)
         except AnswerMismatch as mismatch:
             return self._failed(use, f"the arguments do not fit: {mismatch}", mismatch)

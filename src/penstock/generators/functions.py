@@ -27,6 +27,7 @@ from typing_extensions import TypedDict
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import JSONObject
 from penstock.contract.options import ToolDefinition
+from penstock.contract.tools import Report
 from penstock.generators.answer_type import AnswerType
 
 P = ParamSpec("P")
@@ -42,6 +43,9 @@ _UNNAMEABLE = (
 
 class Tool(Generic[P, R]):
     """A function that a model may call; it can still be called like the function it was."""
+
+    server = ""
+    """A function belongs to no server."""
 
     def __init__(
         self,
@@ -91,7 +95,7 @@ class Tool(Generic[P, R]):
         """Whether it runs in the event loop; any other function runs in a thread."""
         return inspect.iscoroutinefunction(_called(self.function))
 
-    async def run(self, arguments: JSONObject) -> Any:
+    async def run(self, arguments: JSONObject, _report: Report | None = None, /) -> Any:
         """What the function gives; raises AnswerMismatch when the arguments do not fit its hints.
 
         A function that is not async runs in a thread. Cancelling stops the wait for it, not it.

@@ -70,4 +70,6 @@ _RULES: tuple[Rule, ...] = (
     Rule(option=("api_version", "2026-10-21"), capabilities={"temperature": False}),
 )
 
-CATALOGUE = Catalogue(Capabilities(max_temperature=1.0, prefill=True, native_mcp=True), _RULES)
+CATALOGUE = Catalogue(
+    Capabilities(max_temperature=1.0, prefill=True, native_mcp=True, mcp_headers=False), _RULES
+)

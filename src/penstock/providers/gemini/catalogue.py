@@ -99,6 +99,7 @@ CATALOGUE = Catalogue(
         audio=True,
         parallel_tools_switch=False,
         native_mcp=True,
+        mcp_allow_list=False,
         embeddings=True,
         transcription=True,
     ),

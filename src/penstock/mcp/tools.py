@@ -1,0 +1,197 @@
+"""The tools of an MCP server, for the tool loop of the generators.
+
+```python
+async with ToolAdapter(MCPTool(url="https://example.com/mcp", name="docs")) as docs:
+    text, metadata = await engine.string_generator("...", mcp_tools=[docs]).generate()
+```
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+import mcp_types
+from mcp import Client, StdioServerParameters
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from penstock._version import __version__
+from penstock.contract.errors import ToolFailed
+from penstock.contract.messages import JSONObject, ToolResult
+from penstock.contract.options import MCPTool, ToolDefinition
+from penstock.contract.tools import Report
+from penstock.mcp.connection import Connection, ServerLost
+from penstock.mcp.http import over_http
+from penstock.mcp.results import result_of
+
+T = TypeVar("T")
+LIST_TTL_S = 60.0
+"""How long a list of tools is good when the server says nothing about it."""
+_MOST_PAGES = 100
+
+
+class ToolAdapter:
+    """Connects to one MCP server, lists its tools and calls them.
+
+    The connection is opened when first needed, and again when the server was restarted. The list is
+    kept as long as the server says, and fetched anew when the server reports a change.
+    """
+
+    def __init__(
+        self,
+        server: MCPTool | StdioServerParameters,
+        *,
+        name: str = "",
+        allowed_tools: Sequence[str] | None = None,
+        timeout: float = 30.0,
+        idle: float = 300.0,
+        era: str = "auto",
+    ) -> None:
+        """A server by its address, or by the command that starts it; then give it a `name`.
+
+        `timeout` limits connecting, in seconds; a connection that was not used for `idle` seconds
+        is closed. `era` is "auto", "legacy" or a protocol
+        version: "auto" finds out.
+        """
+        self._server = server
+        if isinstance(server, MCPTool):
+            name = name or server.name
+            allowed_tools = server.allowed_tools if allowed_tools is None else allowed_tools
+        self.name = name or "mcp"
+        self._allowed = None if allowed_tools is None else frozenset(allowed_tools)
+        self._timeout = timeout
+        self._era = era
+        self._connection = Connection(
+            self._client, timeout_s=timeout, idle_s=idle, watch=self._watch
+        )
+        self._listed: tuple[ServerTool, ...] = ()
+        self._good_until = 0.0
+
+    async def tools(self) -> tuple[ServerTool, ...]:
+        """The tools on offer, as far as they are allowed; raises ToolFailed."""
+        if time.monotonic() >= self._good_until:
+            found = await self._failing(self._connection.run(self._fetch, repeatable=True))
+            self._listed = tuple(
+                ServerTool(self, each)
+                for each in found
+                if self._allowed is None or each.name in self._allowed
+            )
+        return self._listed
+
+    async def call(
+        self, name: str, arguments: JSONObject, report: Report | None = None
+    ) -> ToolResult:
+        """What the tool answers; raises ToolFailed when there is no answer.
+
+        A tool that fails answers with `is_error`, and is not an exception. A call that was under
+        way when the server went away is not repeated, for it may have had effects.
+        """
+
+        async def noted(progress: float, total: float | None, message: str | None) -> None:
+            if report is not None:
+                report(progress, total, message)
+
+        async def call(client: Client) -> mcp_types.CallToolResult:
+            return await client.call_tool(name, arguments, progress_callback=noted)
+
+        return result_of(await self._failing(self._connection.run(call)))
+
+    async def aclose(self) -> None:
+        """End the connection, and the server where we started it; it opens again when needed."""
+        self._good_until = 0.0
+        await self._connection.aclose()
+
+    async def __aenter__(self) -> ToolAdapter:
+        """Connect and list, so that a server that is not there is noticed here."""
+        await self.tools()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the connection."""
+        await self.aclose()
+
+    async def _failing(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except ServerLost as error:
+            raise ToolFailed(f"the MCP server {self.name!r} cannot be reached: {error}") from error
+        except MCPError as error:
+            raise ToolFailed(f"the MCP server {self.name!r} refuses: {error}") from error
+
+    def _client(self) -> Client:
+        server = self._server
+        return Client(
+            over_http(server) if isinstance(server, MCPTool) else server,
+            mode=self._era,
+            client_info=mcp_types.Implementation(name="penstock", version=__version__),
+            message_handler=self._notice,
+            cache=None,
+        )
+
+    async def _fetch(self, client: Client) -> list[mcp_types.Tool]:
+        started = time.monotonic()
+        found: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        fresh_s: float | None = None
+        for _ in range(_MOST_PAGES):
+            page = await client.session.list_tools(
+                params=mcp_types.PaginatedRequestParams(cursor=cursor)
+            )
+            found += page.tools
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                hint = page.ttl_ms / 1000
+                fresh_s = hint if fresh_s is None else min(fresh_s, hint)
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        self._good_until = started + (LIST_TTL_S if fresh_s is None else fresh_s)
+        return found
+
+    async def _notice(self, message: IncomingMessage) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._good_until = 0.0
+
+    async def _watch(self, client: Client) -> None:
+        """Listen for changes where a server tells of them only to those who ask."""
+        tools = client.server_capabilities.tools
+        if tools is None or not tools.list_changed:
+            return
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self._good_until = 0.0
+        except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
+            # The list is then as old as it may be at most, and no older.
+            return
+
+
+class ServerTool:
+    """One tool of a server, as the tool loop runs it."""
+
+    timeout: float | None = None
+
+    def __init__(self, adapter: ToolAdapter, tool: mcp_types.Tool) -> None:
+        """Takes over what the server says of it."""
+        self._adapter = adapter
+        self.server = adapter.name
+        self.definition = ToolDefinition(
+            tool.name, tool.description or tool.title or "", tool.input_schema
+        )
+
+    def __repr__(self) -> str:
+        """Where it is and what it is called there."""
+        return f"ServerTool({self.server!r}, {self.definition.name!r})"
+
+    async def run(self, arguments: JSONObject, report: Report) -> ToolResult:
+        """What the tool answers; raises ToolFailed when there is no answer."""
+        return await self._adapter.call(self.definition.name, arguments, report)

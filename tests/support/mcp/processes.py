@@ -1,0 +1,76 @@
+"""Starts and stops MCP servers that are processes of their own."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mcp import StdioServerParameters
+
+from penstock import MCPTool
+from tests.support.services import HOST, free_port, wait_until
+
+SCRIPT = Path(__file__).with_name("server.py")
+START_SECONDS = 30.0
+
+
+class HttpServer:
+    """A server that can be killed and started again at the same address."""
+
+    def __init__(self) -> None:
+        """Not started yet."""
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where its MCP endpoint is."""
+        return f"http://{HOST}:{self.port}/mcp"
+
+    def tool(self, name: str = "tests") -> MCPTool:
+        """The server as a request names it."""
+        return MCPTool(self.url, name)
+
+    def start(self) -> None:
+        """Return when it listens."""
+        self._process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(self.port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        assert wait_until(lambda: _connects(self.port), START_SECONDS), "the server did not start"
+
+    def kill(self) -> None:
+        """Return when it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def _connects(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def http_server() -> Generator[HttpServer]:
+    """A server that runs until the block is left."""
+    server = HttpServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+def stdio_server() -> StdioServerParameters:
+    """The command that starts the same server on standard input and output."""
+    return StdioServerParameters(command=sys.executable, args=[str(SCRIPT), "stdio"])

@@ -1,0 +1,123 @@
+"""An MCP server on the official SDK, as a process of its own: `server.py stdio | PORT`.
+
+It answers both eras. Its tools give every kind of content, report progress, fail, hang and grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import sys
+
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+PIXEL = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+        "1f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
+    )
+).decode()
+
+server = MCPServer("tests", cache_hints={"tools/list": CacheHint(ttl_ms=600_000)})
+_stopped: list[str] = []
+
+
+@server.tool()
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool()
+async def contents() -> types.CallToolResult:
+    """One of each kind of content."""
+    return types.CallToolResult(
+        content=[
+            types.TextContent(type="text", text="words"),
+            types.ImageContent(type="image", data=PIXEL, mime_type="image/png"),
+            types.AudioContent(type="audio", data="UklGRg==", mime_type="audio/wav"),
+            types.ResourceLink(type="resource_link", name="page", uri="https://example.com/page"),
+            types.EmbeddedResource(
+                type="resource",
+                resource=types.TextResourceContents(uri="test://text", text="from a resource"),
+            ),
+            types.EmbeddedResource(
+                type="resource",
+                resource=types.BlobResourceContents(
+                    uri="test://picture", blob=PIXEL, mime_type="image/png"
+                ),
+            ),
+            types.EmbeddedResource(
+                type="resource",
+                resource=types.BlobResourceContents(
+                    uri="test://archive", blob="AAECAw==", mime_type="application/zip"
+                ),
+            ),
+        ]
+    )
+
+
+@server.tool()
+async def fail() -> str:
+    """Fail."""
+    raise ToolError("no luck")
+
+
+@server.tool()
+async def steps(ctx: Context, count: int) -> str:
+    """Report progress and finish."""
+    for step in range(count):
+        await ctx.report_progress(step + 1, count, f"step {step + 1}")
+    return "finished"
+
+
+@server.tool()
+async def hang(ctx: Context, name: str) -> str:
+    """Never finish; `stopped` tells whether it was cancelled."""
+    try:
+        await ctx.report_progress(0, None, "hanging")
+        await asyncio.Event().wait()
+    finally:
+        _stopped.append(name)
+    return ""
+
+
+@server.tool()
+async def stopped() -> list[str]:
+    """The names of the calls of `hang` that were cancelled."""
+    return _stopped
+
+
+@server.tool()
+async def header(ctx: Context, name: str) -> str:
+    """The value of a header of this very request."""
+    return (ctx.headers or {}).get(name, "")
+
+
+@server.tool()
+async def process() -> int:
+    """The number of this process."""
+    return os.getpid()
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    """Add a tool, and say so."""
+
+    async def sprout() -> str:
+        return "sprouted"
+
+    server.add_tool(sprout, name="sprout")
+    await ctx.notify_tools_changed()  # to those who listen, in the modern era
+    return "grown"
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "stdio":
+        server.run("stdio")
+    else:
+        server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
