@@ -6,7 +6,7 @@
 404  ModelNotFound
 429  RateLimited (with Retry-After)  BudgetExceeded
 499  RequestCancelled
-500  ConfigurationError  ToolFailed, and whatever was not foreseen
+500  ConfigurationError  PromptContextFailed  ToolFailed, and whatever was not foreseen
 502  AuthenticationFailed (ours, at the provider)  ProviderUnavailable  StreamInterrupted
      MalformedResponse  StructuredOutputInvalid  AllTargetsFailed
 503  ProviderUnavailable, when the provider itself said 503 or 529
@@ -37,6 +37,7 @@ from penstock.contract.errors import (
     MalformedResponse,
     ModelNotFound,
     PenstockError,
+    PromptContextFailed,
     ProviderTimeout,
     ProviderUnavailable,
     RateLimited,
@@ -72,6 +73,7 @@ RULES: Mapping[type[PenstockError], _Rule] = {
     BudgetExceeded: _Rule(429, "insufficient_quota", "insufficient_quota"),
     RequestCancelled: _Rule(499, _WRONG, "request_cancelled"),
     ConfigurationError: _Rule(500, "server_error", "configuration_error"),
+    PromptContextFailed: _Rule(500, "server_error", "prompt_context_failed"),
     ToolFailed: _Rule(500, "server_error", "tool_failed"),
     AuthenticationFailed: _Rule(502, _UPSTREAM, "upstream_authentication_failed"),
     ProviderUnavailable: _Rule(502, _UPSTREAM, "upstream_unavailable"),
