@@ -132,8 +132,7 @@ def _no_servers(reason: str) -> dict[str, NotApplicable]:
 
 
 _ANSWERS_ANEW = NotApplicable(
-    "The API begins a new answer behind the assistant's turn, and continues none.",
-    refuses=("prefill",),
+    "The API begins a new answer behind the assistant's turn, and continues none."
 )
 
 OPENAI_CHAT = wire_subject(

@@ -55,7 +55,8 @@ class Chain(pydantic.BaseModel):
 
 LEAVES: tuple[Any, ...] = (
     *(str, int, float, bool, dt.date, dt.datetime, uuid.UUID),
-    *(Colour, Level, Literal["a"], Literal["a", "b"], Literal[1, 2], Literal[True]),
+    # No literal of a boolean: Gemini takes it in words only, which no server has to obey.
+    *(Colour, Level, Literal["a"], Literal["a", "b"], Literal[1, 2]),
     *(Annotated[int, Field(ge=0, le=100)], Annotated[int, Field(gt=-5, lt=1000)]),
     Annotated[float, Field(ge=0)],
     *(Annotated[str, Field(min_length=1, max_length=20)], Annotated[str, Field(description="?")]),

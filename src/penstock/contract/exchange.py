@@ -14,6 +14,7 @@ from penstock.contract.messages import (
     MCPCall,
     Message,
     Reasoning,
+    Text,
     ToolUse,
     join_text,
 )
@@ -50,6 +51,18 @@ class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     metadata: JSONObject = msgspec.field(default_factory=dict[str, Any])
     timeout: float | None = None
     ignore_invalid_options: bool = False
+
+    def with_schema_in_words(self, *, in_system_prompt: bool = True) -> SamplingRequest:
+        """The same request, its schema asked for in the prompt instead of by the API's own way."""
+        if self.output_schema is None:
+            return self
+        asked = self.output_schema.instruction
+        if in_system_prompt:
+            system = f"{self.system_prompt}\n\n{asked}" if self.system_prompt else asked
+            return msgspec.structs.replace(self, output_schema=None, system_prompt=system)
+        *earlier, last = self.messages
+        last = msgspec.structs.replace(last, content=(*last.content, Text(asked)))
+        return msgspec.structs.replace(self, output_schema=None, messages=(*earlier, last))
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):

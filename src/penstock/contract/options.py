@@ -156,6 +156,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     """What `max_tokens` must exceed for the model to think, where its thinking has a budget."""
     prefill: bool = False
     """Whether the model goes on with an assistant's turn at the end."""
+    assistant_last: bool = True
+    """Whether such a turn may be there at all, if only to be answered anew."""
     native_mcp: bool = False
     """Whether the provider itself connects to MCP servers."""
     mcp_headers: bool = True

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.contract.errors import UnsupportedOption
 from penstock.contract.exchange import SamplingRequest, TranscriptionRequest
-from penstock.contract.messages import Audio, Content, Image, Text, ToolResult
+from penstock.contract.messages import Audio, Content, Image, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 
@@ -156,12 +156,7 @@ def _schema_in_prompt(request: SamplingRequest, able: Capabilities) -> SamplingR
     schema = request.output_schema
     if schema is None or able.output_schema or not schema.prompted:
         return request
-    system = "\n\n".join(filter(None, (request.system_prompt, schema.instruction)))
-    if able.system_prompt:
-        return msgspec.structs.replace(request, output_schema=None, system_prompt=system)
-    *earlier, last = request.messages
-    asked = msgspec.structs.replace(last, content=(*last.content, Text(schema.instruction)))
-    return msgspec.structs.replace(request, output_schema=None, messages=(*earlier, asked))
+    return request.with_schema_in_words(in_system_prompt=able.system_prompt)
 
 
 def _wants_reasoning(request: SamplingRequest) -> bool:
@@ -175,7 +170,8 @@ def _thinks_anyway(request: SamplingRequest, able: Capabilities) -> bool:
 
 def _unsupported_content(request: SamplingRequest, able: Capabilities) -> list[str]:
     found: dict[str, None] = {}
-    if not able.prefill and request.messages and request.messages[-1].role == "assistant":
+    refuses = not (able.prefill or able.assistant_last)
+    if refuses and request.messages and request.messages[-1].role == "assistant":
         found["prefill"] = None
     if able.images and able.audio and able.image_urls:
         return list(found)

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from penstock.contract.errors import (
     AllTargetsFailed,
     ContentRejected,
@@ -48,7 +50,11 @@ class FailoverPool:
     async def count_tokens(self, target: Target, request: SamplingRequest) -> int | None:
         """The provider's own count for the one target; models count differently, so no other's."""
         provider = self._provider(target.provider)
-        admitted, _ = admit(request, provider.capabilities(target.model), target)
+        able = provider.capabilities(target.model)
+        if able.max_output is not None and request.max_tokens > able.max_output:
+            # Nothing is answered, so nobody is told that the answer could not be so long.
+            request = msgspec.structs.replace(request, max_tokens=able.max_output)
+        admitted, _ = admit(request, able, target)
         return await provider.count_tokens(target.model, admitted)
 
     async def transcribe(

@@ -7,17 +7,15 @@ said; as a call of a function it would name one that is not declared, which most
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
-from penstock.contract.errors import InvalidRequest, PenstockError, Problem, UnsupportedOption
+from penstock.contract.errors import Problem, UnsupportedOption
 from penstock.contract.messages import Audio, Image, JSONObject, MCPCall, Text
-from penstock.contract.options import MCPTool
 
 _BEARER = "bearer "
-_SHORTEST_SECRET = 4
 
 
 def told(call: MCPCall) -> str:
@@ -54,24 +52,6 @@ def refused(model: str, field: str, reason: str) -> UnsupportedOption:
     )
     error.problems = (Problem(field, reason),)
     return error
-
-
-def hide_headers(error: PenstockError, servers: Iterable[MCPTool]) -> None:
-    """Take what a provider may have echoed of the servers' headers out of an error's words."""
-    values = [value for server in servers for value in server.http_headers.values()]
-    # "Bearer" and its like are words of the protocol.
-    words = {word for value in values for word in (value, value.rpartition(" ")[2])}
-    secrets = sorted((w for w in words if len(w) >= _SHORTEST_SECRET), key=len, reverse=True)
-
-    def clean(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "[key]")
-        return text
-
-    error.message = clean(error.message)
-    error.args = (error.message, *error.args[1:])
-    if isinstance(error, InvalidRequest):
-        error.problems = tuple(Problem(each.path, clean(each.message)) for each in error.problems)
 
 
 def parts_of(value: Any) -> tuple[Text | Image | Audio, ...]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-import msgspec
-
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import JSONObject
 
@@ -24,8 +22,7 @@ def in_words(request: SamplingRequest, sayable: Callable[[JSONObject], bool]) ->
     output = request.output_schema
     if output is None or not output.prompted or sayable(output.schema):
         return request
-    system = "\n\n".join(filter(None, (request.system_prompt, output.instruction)))
-    return msgspec.structs.replace(request, system_prompt=system, output_schema=None)
+    return request.with_schema_in_words()
 
 
 def nodes(schema: Any, *, optional: bool = True) -> Iterator[JSONObject]:

@@ -42,7 +42,6 @@ from penstock.providers.dialect import (
 from penstock.providers.http import HttpTransport, WireResponse
 from penstock.providers.lacking import lacking
 from penstock.providers.masking import mask_bytes, mask_error
-from penstock.providers.mcp_calls import hide_headers
 from penstock.providers.origin import legible, origin_of, stamped
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
@@ -357,9 +356,9 @@ class _Located:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PenstockError):
-            if self._request is not None and self._request.mcp_tools:
-                hide_headers(error, self._request.mcp_tools)
-            mask_error(error, self._provider.sent_secrets())
+            servers = self._request.mcp_tools if self._request is not None else ()
+            told = [value for server in servers for value in server.http_headers.values()]
+            mask_error(error, (*self._provider.sent_secrets(), *told))
             error.located(provider=self._provider.name, model=self._model)
 
 

@@ -126,8 +126,10 @@ def test_thinking_with_a_budget_needs_room_for_it() -> None:
 def test_the_beginning_of_an_answer_is_content_and_never_dropped() -> None:
     asked = msgspec.structs.replace(LENIENT, messages=(user("Count."), assistant("One,")))
     assert admit(asked, Capabilities(prefill=True), TARGET) == (asked, ())
+    # Most APIs that do not go on with it answer behind it, which is no reason to refuse.
+    assert admit(asked, Capabilities(), TARGET) == (asked, ())
     with pytest.raises(UnsupportedOption) as caught:
-        admit(asked, Capabilities(), TARGET)
+        admit(asked, Capabilities(assistant_last=False), TARGET)
     assert caught.value.options == ("prefill",)
     assert str(caught.value) == (
         "groq/llama does not support prefill; end with a user's turn, or choose another model"

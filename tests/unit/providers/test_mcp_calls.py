@@ -2,10 +2,9 @@
 
 import pytest
 
-from penstock.contract.errors import InvalidRequest, Problem, ProviderUnavailable
+from penstock.contract.errors import Problem
 from penstock.contract.messages import Audio, Image, MCPCall, Text
-from penstock.contract.options import MCPTool
-from penstock.providers.mcp_calls import bearer, hide_headers, parts_of, refused, told
+from penstock.providers.mcp_calls import bearer, parts_of, refused, told
 
 PICTURE = Image(data="aGk=", mime_type="image/png")
 
@@ -81,16 +80,3 @@ def test_a_refusal_names_the_field() -> None:
     assert str(error) == "claude-x does not support this mcp_tools[0].url: https only"
     assert error.options == ("mcp_tools[0].url",)
     assert error.problems == (Problem("mcp_tools[0].url", "https only"),)
-
-
-def test_what_a_provider_echoes_of_a_header_is_taken_out() -> None:
-    headers = {"Authorization": "Bearer tok-123456", "X-Pass": "two words", "X-Short": "abc"}
-    server = MCPTool("https://host/", "docs", headers)
-    error = ProviderUnavailable("401 from docs with 'Bearer tok-123456', or tok-123456; two words")
-    hide_headers(error, [server])
-    assert str(error) == error.message == "401 from docs with '[key]', or [key]; [key]"
-    refusal = InvalidRequest("abc tok-123456", problems=[Problem("tools", "tok-123456 is bad")])
-    hide_headers(refusal, [server])
-    # Too short to be a secret, and a part of half of all words.
-    assert str(refusal) == "abc [key]"
-    assert refusal.problems == (Problem("tools", "[key] is bad"),)

@@ -28,6 +28,7 @@ _RULES: tuple[Rule, ...] = (
         capabilities={
             "temperature": False,
             "prefill": False,
+            "assistant_last": False,
             "context_window": 1_000_000,
             "max_output": 128_000,
         },

@@ -139,6 +139,7 @@ CATALOGUE = Catalogue(
         image_urls=False,
         audio=True,
         parallel_tools_switch=False,
+        assistant_last=False,
         embeddings=True,
     ),
     _RULES,

@@ -100,6 +100,7 @@ CATALOGUE = Catalogue(
         parallel_tools_switch=False,
         native_mcp=True,
         mcp_allow_list=False,
+        assistant_last=False,
         embeddings=True,
         transcription=True,
     ),
