@@ -41,6 +41,7 @@ from penstock.contract.events import (
     ReasoningDelta,
     StreamEvent,
     ToolEnded,
+    ToolProgress,
     ToolStarted,
     ToolUseDelta,
 )
@@ -179,6 +180,7 @@ __all__ = [
     "ToolDefinition",
     "ToolEnded",
     "ToolFailed",
+    "ToolProgress",
     "ToolResult",
     "ToolStarted",
     "ToolUse",

@@ -42,10 +42,7 @@ from penstock.contract.requests import (
 from penstock.contract.tools import ToolSource
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.validate import Limits
-from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
-from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
-from penstock.generators.structured import StructuredGenerator
-from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
+from penstock.generators.factories import Generators
 from penstock.pool.failover import FailoverPool
 from penstock.providers.credentials import Secret
 from penstock.providers.http import HttpTransport, TransportSettings
@@ -73,7 +70,7 @@ class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
-class Engine:
+class Engine(Generators):
     """One pipeline with its providers; made by `penstock.open()`."""
 
     def __init__(
@@ -196,36 +193,6 @@ class Engine:
             audio = await asyncio.to_thread(read_audio, audio)
         request = build_transcription_request(audio, options)
         return await self._pipeline.transcribe(self._targets.resolve(request.model), request)
-
-    def string_generator(
-        self, prompt: Prompt, **options: Unpack[GeneratorOptions]
-    ) -> StringGenerator:
-        """A generator of text whose every call goes through this engine."""
-        return StringGenerator(self, prompt, options)
-
-    @overload
-    def structured_generator(
-        self, output: type[T], prompt: Prompt, **options: Unpack[GeneratorOptions]
-    ) -> StructuredGenerator[T]: ...
-    @overload
-    def structured_generator(
-        self, output: Any, prompt: Prompt, **options: Unpack[GeneratorOptions]
-    ) -> StructuredGenerator[Any]: ...
-    def structured_generator(
-        self, output: Any, prompt: Prompt, **options: Unpack[GeneratorOptions]
-    ) -> StructuredGenerator[Any]:
-        """A generator of values of this type whose every call goes through this engine."""
-        return StructuredGenerator(self, output, prompt, options)
-
-    def embedding_generator(self, **options: Unpack[EmbeddingOptions]) -> EmbeddingGenerator:
-        """A generator of vectors whose every call goes through this engine."""
-        return EmbeddingGenerator(self, options)
-
-    def transcription_generator(
-        self, **options: Unpack[TranscriptionOptions]
-    ) -> TranscriptionGenerator:
-        """A generator of transcripts whose every call goes through this engine."""
-        return TranscriptionGenerator(self, options)
 
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that every target of this model can answer with; None if unknown."""

@@ -190,6 +190,8 @@ async def streams_of_generators(engine: penstock.Engine) -> None:
             match event:
                 case penstock.Chunk(text) | penstock.ReasoningDelta(text):
                     assert_type(text, str)
+                case penstock.ToolProgress():
+                    assert_type(event.progress, float)
                 case penstock.ToolStarted():
                     assert_type(event.name, str)
                 case penstock.ToolEnded():

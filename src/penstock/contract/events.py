@@ -91,7 +91,7 @@ class Cancelled(msgspec.Struct, frozen=True):
     """The stream was cancelled; nothing follows."""
 
 
-Delta: TypeAlias = Chunk | ReasoningDelta | ToolUseDelta | ToolStarted | ToolProgress | ToolEnded
+Delta: TypeAlias = Chunk | ReasoningDelta | ToolUseDelta | ToolStarted | ToolEnded
 ProviderEvent: TypeAlias = Delta | Finished
 StreamEvent: TypeAlias = Delta | Complete | Error | Cancelled
 
@@ -105,5 +105,6 @@ class AnswerRejected(msgspec.Struct, frozen=True, tag="answer_rejected"):
     problems: tuple[Problem, ...]
 
 
-GeneratorEvent: TypeAlias = Delta | AnswerRejected | Complete | Error
+GeneratorDelta: TypeAlias = Delta | ToolProgress
+GeneratorEvent: TypeAlias = GeneratorDelta | AnswerRejected | Complete | Error
 """What the stream of a generator consists of; one that is cancelled is an error there."""

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVa
 import msgspec
 
 from penstock.contract.errors import InvalidRequest, Problem
-from penstock.contract.events import Complete, Delta, GeneratorEvent, StreamEvent
+from penstock.contract.events import Complete, GeneratorDelta, GeneratorEvent, StreamEvent
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
 from penstock.contract.messages import Content, JSONObject, Message, user
 from penstock.contract.options import MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
@@ -165,7 +165,7 @@ class ContentGenerator(ABC, Generic[T]):
 class StringGenerator(ContentGenerator[str]):
     """Answers a prompt with text."""
 
-    async def _settle(self, ask: Ask) -> AsyncGenerator[Delta | Settled[str], None]:
+    async def _settle(self, ask: Ask) -> AsyncGenerator[GeneratorDelta | Settled[str], None]:
         conversation = await self._conversation(ask)
         async with contextlib.aclosing(conversation.run()) as events:
             async for event in events:

@@ -22,8 +22,8 @@ from penstock.contract.errors import (
 from penstock.contract.events import (
     Cancelled,
     Complete,
-    Delta,
     Error,
+    GeneratorDelta,
     StreamEvent,
     ToolEnded,
     ToolProgress,
@@ -107,7 +107,7 @@ class Conversation:
             tool_choice=ToolChoice("none") if self._tools else None,
         )
 
-    async def run(self) -> AsyncGenerator[Delta, None]:
+    async def run(self) -> AsyncGenerator[GeneratorDelta, None]:
         """Until the model answers without a tool; then `result` has the answer."""
         while True:
             async with contextlib.aclosing(self._round()) as deltas:
@@ -148,7 +148,7 @@ class Conversation:
             system_prompt=system,
         )
 
-    async def _round(self) -> AsyncGenerator[Delta, None]:
+    async def _round(self) -> AsyncGenerator[GeneratorDelta, None]:
         request = msgspec.structs.replace(self._request, timeout=self._time_left())
         async with contextlib.aclosing(self._ask(request)) as events:
             async for event in events:
@@ -187,9 +187,9 @@ class Conversation:
 
     async def _call(
         self, uses: Sequence[ToolUse], results: dict[int, ToolResult]
-    ) -> AsyncGenerator[Delta, None]:
+    ) -> AsyncGenerator[GeneratorDelta, None]:
         """Run all calls; `results` gets what each gave, by its place: ids need not differ."""
-        happened: asyncio.Queue[Delta | BaseException] = asyncio.Queue()
+        happened: asyncio.Queue[GeneratorDelta | BaseException] = asyncio.Queue()
         gate = asyncio.Semaphore(self._limits.concurrency)
 
         async def call(at: int, use: ToolUse) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, NoReturn
 
 from penstock.contract.errors import (
     ContentRejected,
     InvalidRequest,
     MalformedResponse,
     PenstockError,
-    ProviderTimeout,
-    ProviderUnavailable,
     StreamInterrupted,
 )
 from penstock.contract.events import Finished, ProviderEvent
@@ -36,7 +31,6 @@ from penstock.providers.dialect import (
     Dialect,
     Options,
     PromptedTranscription,
-    StreamDecoder,
     WireCall,
 )
 from penstock.providers.http import HttpTransport, WireResponse
@@ -44,34 +38,11 @@ from penstock.providers.lacking import lacking
 from penstock.providers.masking import mask_bytes, mask_error
 from penstock.providers.origin import legible, origin_of, stamped
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.reading import FRAMINGS, read_events
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
-from penstock.streaming.eventstream import AWSEventStreamDecoder
-from penstock.streaming.ndjson import NDJSONDecoder
-from penstock.streaming.sse import SSEDecoder
 
 if TYPE_CHECKING:
     from penstock.providers.response import StreamingResponse
-
-
-class FrameDecoder(Protocol):
-    """Cuts a body into frames; see `penstock.streaming`."""
-
-    def feed(self, data: bytes) -> Sequence[Any]:
-        """The frames that these bytes complete."""
-        ...
-
-    def finish(self) -> Sequence[Any]:
-        """What is left at the end of the body."""
-        ...
-
-
-_FRAMINGS: Mapping[str, tuple[type[FrameDecoder], str]] = {
-    "sse": (SSEDecoder, "text/event-stream"),
-    "ndjson": (NDJSONDecoder, "application/x-ndjson"),
-    "eventstream": (AWSEventStreamDecoder, "application/vnd.amazon.eventstream"),
-}
-
-_HEAD_LIMIT = 64 * 1024
 
 
 _SIGNED_SECRETS = ("authorization", "x-amz-security-token")
@@ -103,7 +74,7 @@ class WireProvider:
         self._profile: Callable[[str], ModelProfile] = lru_cache(1024)(
             partial(dialect.catalogue.profile, kind, options=self._options)
         )
-        self._framing, self._stream_type = _FRAMINGS[dialect.framing]
+        self._framing = FRAMINGS[dialect.framing]
         self._sign = dialect.signer(key, self._options) if dialect.signer else None
         given = {
             **(dialect.authorize(key.reveal()) if key and not self._sign else {}),
@@ -270,7 +241,7 @@ class WireProvider:
     @contextlib.asynccontextmanager
     async def _open(self, call: WireCall) -> AsyncGenerator[StreamingResponse]:
         url = self._address(call)
-        accepted = {"accept": self._stream_type, "accept-encoding": "identity"}
+        accepted = {"accept": self._framing.content_type, "accept-encoding": "identity"}
         headers = await self._authorized(call, url, {**self._headers, **accepted})
         async with self._transport.open(url, call, headers) as response:
             await self._check_stream(response)
@@ -287,55 +258,13 @@ class WireProvider:
             body = await response.body(timeout)
             self._refuse(body, response.headers, content_type)
 
+    def _events(self, response: StreamingResponse) -> AsyncGenerator[Sequence[ProviderEvent], None]:
+        decoder = self._dialect.stream_decoder(response.headers)
+        return read_events(response, self._framing, decoder, self._transport.settings, self._refuse)
+
     def _refuse(self, body: bytes, headers: Mapping[str, str], what: str) -> NoReturn:
         self._dialect.decode(body, headers)
         raise MalformedResponse(f"a stream was asked for, but {what} came back")
-
-    async def _events(
-        self, response: StreamingResponse
-    ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
-        clock = asyncio.get_running_loop().time
-        settings = self._transport.settings
-        frames = self._framing()
-        decoder = self._dialect.stream_decoder(response.headers)
-        # The body as long as it holds no frame: some servers answer a stream with a bare error.
-        head = b"" if self._dialect.framing == "sse" else None
-        started = False
-        broken: ProviderUnavailable | None = None
-        # Bytes without an event, such as pings, do not move the deadline: only progress does.
-        limit = settings.first_token_timeout_s
-        deadline = clock() + limit
-        while True:
-            try:
-                data = await response.read(max(0.0, deadline - clock()))
-            except ProviderTimeout:
-                broken = _silence(limit)
-                break
-            except ProviderUnavailable as error:
-                broken = error
-                break
-            if not data:
-                break
-            cut = frames.feed(data)
-            if head is not None:
-                head = None if cut else head + data[: _HEAD_LIMIT - len(head)]
-            if events := decoder.feed(cut):
-                started = True
-                response.said_all = isinstance(events[-1], Finished)
-                yield events
-                if response.said_all:
-                    return
-                limit = settings.idle_timeout_s
-                deadline = clock() + limit
-            elif clock() >= deadline:
-                # A flood of pings leaves the reader no silence in which its timer could fire.
-                broken = _silence(limit)
-                break
-        if head and _is_json(head):
-            self._refuse(head, response.headers, "JSON without events")
-        if isinstance(broken, ProviderTimeout) and not started:
-            raise broken
-        yield _last_events(frames, decoder, broken)
 
 
 class _Located:
@@ -360,34 +289,3 @@ class _Located:
             told = [value for server in servers for value in server.http_headers.values()]
             mask_error(error, (*self._provider.sent_secrets(), *told))
             error.located(provider=self._provider.name, model=self._model)
-
-
-def _is_json(body: bytes) -> bool:
-    try:
-        msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _silence(limit_s: float) -> ProviderTimeout:
-    return ProviderTimeout(f"no token came within {limit_s:g} s")
-
-
-def _last_events(
-    frames: FrameDecoder, decoder: StreamDecoder, broken: ProviderUnavailable | None
-) -> list[ProviderEvent]:
-    # A connection that breaks after the terminal event has lost nothing.
-    left: list[ProviderEvent] = []
-    if broken is None:
-        try:
-            rest = frames.finish()
-        except MalformedResponse as error:
-            # A frame that the end of the body cuts off; what came before it is whole.
-            broken = error
-        else:
-            left = decoder.feed(rest)
-    try:
-        return [*left, *decoder.finish()]
-    except StreamInterrupted as error:
-        raise error from broken
