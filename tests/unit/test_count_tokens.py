@@ -18,6 +18,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.exchange import SamplingRequest, TokenCount
 from penstock.contract.messages import system, user
+from penstock.contract.options import Capabilities
 from penstock.gateway import Engine
 from penstock.tokens import estimate_request
 from tests.support.raw import Peer, RawServer, answering, unused_port, whole
@@ -82,6 +83,21 @@ async def test_there_is_room_for_thinking_though_nobody_said_how_much() -> None:
         await engine.count_tokens("Hi", model=haiku, reasoning_level="low", max_tokens=2000)
     budgets = [msgspec.json.decode(each.body)["thinking"] for each in server.requests]
     assert [each["budget_tokens"] > 1000 for each in budgets] == [True, True]
+
+
+async def test_a_model_of_short_answers_is_counted_for_as_well() -> None:
+    """What is taken for the limit when nobody names one is more than some models can say."""
+    short = StubProvider(name="short", able=Capabilities(max_output=4096), tokens=5)
+    engine = Engine(Config(models={"default": ModelConfig(targets=("short/m",))}))
+    engine.use(short)
+    async with engine:
+        counts = [
+            await engine.count_tokens("Hi there"),
+            await engine.count_tokens("Hi there", max_tokens=5000),
+            await engine.count_tokens("Hi there", max_tokens=9),
+        ]
+    assert [counted.tokens for counted in counts] == [5, 5, 5]
+    assert [request.max_tokens for _, request in short.requests] == [4096, 4096, 9]
 
 
 @pytest.mark.parametrize(
