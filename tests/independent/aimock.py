@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,12 @@ from tests.support.services import HOST, running, scratch_folder
 
 PACKAGES = Path(__file__).parent / "npm"
 _PROGRAM = Path("@copilotkit", "aimock", "dist", "aimock-cli.js")
+_OWN_PATHS = ("/__aimock", "/metrics", "/health")
+_ANSWERED = re.compile(
+    r'^aimock_requests_total\{method="\w+",path="(?P<path>[^"]*)",status="(?P<status>\w+)"\} '
+    r"(?P<count>\d+)$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,16 @@ class Aimock:
         """The requests of this test, oldest first, as it understood them."""
         return self._control("GET", f"/journal?testId={test}")
 
+    def received(self) -> int:
+        """How many calls of anybody it has answered to the end, those of this class left out."""
+        metrics = call(self, "/metrics")
+        assert metrics.status == 200, f"aimock refused its metrics: {metrics.body!r}"
+        return sum(
+            int(found["count"])
+            for found in _ANSWERED.finditer(metrics.body.decode())
+            if found["status"] != "destroyed" and not found["path"].startswith(_OWN_PATHS)
+        )
+
     def _control(self, method: str, path: str, body: object = None) -> Any:
         answer = call(self, f"/__aimock{path}", body, method)
         assert answer.status == 200, f"aimock refused {method} {path}: {answer.body!r}"
@@ -56,7 +73,9 @@ def aimock_service(key: str) -> Generator[Aimock]:
 
     with scratch_folder("aimock") as folder:
         config = folder / "aimock.json"
-        config.write_text(json.dumps({"auth": {"apiKeys": [key]}, "llm": {"logLevel": "warn"}}))
+        config.write_text(
+            json.dumps({"auth": {"apiKeys": [key]}, "llm": {"logLevel": "warn"}, "metrics": True})
+        )
 
         def command(port: int) -> list[str]:
             options = ["--config", str(config), "--host", HOST, "--port", str(port)]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from penstock.config.settings import ProviderConfig
 from tests.conformance import subjects
 from tests.conformance.subjects import KEY, Subject
+from tests.independent import aimock_absent as absent
 from tests.independent import aimock_wrong as wrong
 from tests.independent.aimock import Aimock
 from tests.independent.fixtures import Frames, Wire
@@ -30,6 +31,8 @@ MODEL_IDS = (
 )
 """What its own model list holds."""
 
+_MCP = ("mcp-native", "mcp-native-stream", "mcp-functions")
+_HEARING = ("transcription", "transcription-options", "transcription-batch", "transcription-errors")
 _EVERYWHERE: Mapping[str, str] = {
     **because(
         "It writes by the clock, and not when a test says so; the checks of cancelling show that "
@@ -61,13 +64,22 @@ _EVERYWHERE: Mapping[str, str] = {
     **because("Its fixtures hold input and output tokens only.", "usage-reasoning"),
     **because("It always reports usage.", "usage-absent"),
     **because("It makes its vectors up, and keeps no list of the texts.", "embedding-split"),
+    **because("Its fixtures have no calls at MCP servers.", *_MCP),
+    **because(
+        "Its journal does not keep recordings, nor what is said of them; `test_aimock.py` has "
+        "their words.",
+        *("transcription", "transcription-options", "transcription-batch"),
+    ),
 }
 _NO_REFUSAL = because("Its fixtures have no refusal.", "refusal")
 _FORGOTTEN = "Its journal does not keep this part of a request."
 _IN_FOREIGN_DIALECTS: Mapping[str, str] = because(
     _FORGOTTEN,
     *("stop-sequence", "structured", "reasoning-level", "parallel-switch"),
-    *("image-bytes", "image-url", "audio"),
+    *("image-bytes", "image-url", "audio", "foreign-reasoning"),
+) | because(
+    "Its journal does not keep a schema; `test_aimock.py` has the values and the second round.",
+    *("typed", "typed-root", "typed-repair"),
 )
 _NO_CHOICE = because(_FORGOTTEN, "tool-forced", "tool-required", "tool-none")
 _NO_FAILED_TOOLS = because(_FORGOTTEN, "tool-error")
@@ -80,6 +92,7 @@ def _row(
     faults: Mapping[str, Wrong[Aimock]],
     *tolerated: Wrong[Aimock],
     model: str | None = None,
+    models: Mapping[str, str] | None = None,
     **options: str,
 ) -> Row[Aimock]:
     def settings(upstream: Upstream | None) -> ProviderConfig:
@@ -100,6 +113,7 @@ def _row(
             upstream=lambda: AimockUpstream(server, wire),
             settings=settings,
             model=model or subject.model,
+            models={**subject.models, **(models or {})},
             model_ids=MODEL_IDS,
         )
 
@@ -126,9 +140,11 @@ ROWS: tuple[Row[Aimock], ...] = (
             **fails(wrong.INCOMPLETE_WITHOUT_REASON, "stop-max-tokens"),
             **fails(wrong.FILTER_IS_FAILURE, "filtered"),
             **fails(wrong.EMBEDDINGS_COST_NOTHING, "embedding"),
+            **fails(absent.OPENAI_COUNTS, "count-tokens"),
         },
         # It adds an empty thought to the answers of every model that it does not know.
         model="gpt-4o",
+        models=dict.fromkeys(_HEARING, "gpt-4o-transcribe"),
     ),
     _row(
         subjects.OPENAI_CHAT,
@@ -145,27 +161,31 @@ ROWS: tuple[Row[Aimock], ...] = (
             **_NO_FAILED_TOOLS,
             **because("Its errors hold no code beside their type.", "error-quota"),
         },
-        {},
+        fails(absent.ANTHROPIC_COUNTS, "count-tokens"),
         wrong.ANTHROPIC_MODELS_ARE_OPENAIS,
     ),
     _row(
         subjects.GEMINI,
-        Wire(Gemini(), Frames(0)),
+        Wire(Gemini(), Frames(0), wraps_results=True),
         {
             **_NO_REFUSAL,
             **_IN_FOREIGN_DIALECTS,
             **_NO_CHOICE,
-            **because("Its errors hold no details.", "error-quota", "error-authentication"),
+            **because(
+                "Its errors hold no details.",
+                *("error-quota", "error-authentication", "transcription-errors"),
+            ),
             **because("Its fixtures have no promptFeedback.", "error-content-filter"),
             **because("Its fixtures give Gemini's answers no id.", "response-id"),
         },
         {
             **fails(wrong.GEMINI_SCHEMAS_DROPPED, "tools-declared"),
             **fails(
-                wrong.GEMINI_WITHOUT_EMBEDDINGS,
+                absent.GEMINI_EMBEDDINGS,
                 *("embedding", "embedding-batch", "embedding-dimensions"),
             ),
-            **fails(wrong.GEMINI_WITHOUT_MODELS, "models"),
+            **fails(absent.GEMINI_MODELS, "models"),
+            **fails(absent.GEMINI_COUNTS, "count-tokens"),
         },
         wrong.GEMINI_FINISHES_WITH_A_CALL,
         api_version="v1beta",
@@ -183,10 +203,11 @@ ROWS: tuple[Row[Aimock], ...] = (
             **fails(wrong.BEDROCK_ERRORS_WITHOUT_TYPE, "error-quota", "error-in-200"),
             **fails(wrong.BEDROCK_WITHOUT_REQUEST_ID, "response-id"),
             **fails(
-                wrong.BEDROCK_WITHOUT_TITAN,
+                absent.BEDROCK_TITAN,
                 *("embedding", "embedding-batch", "embedding-dimensions"),
             ),
-            **fails(wrong.BEDROCK_WITHOUT_MODELS, "models"),
+            **fails(absent.BEDROCK_MODELS, "models"),
+            **fails(absent.BEDROCK_COUNTS, "count-tokens"),
         },
         wrong.BEDROCK_STARTS_EMPTY,
     ),

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import anthropic.types
-import boto3
-import google.genai.errors
-import ollama
 import pydantic
 import pytest
-from botocore import UNSIGNED
-from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
-from google import genai
 from google.genai import types
-from openai import AsyncOpenAI
 from openai.types.responses import ResponseCompletedEvent
 
 from tests.independent.aimock import Aimock
+from tests.independent.aimock_clients import (
+    TEST,
+    aws_at,
+    google_at,
+    ollama_at,
+    openai_at,
+    reported,
+)
 from tests.independent.plain_http import Answer, call
 from tests.independent.rows import Wrong
 
-_TEST = "proof"
 _PROMPT = [{"role": "user", "content": "Hi"}]
 _CONVERSE = {"modelId": "m", "messages": [{"role": "user", "content": [{"text": "Hi"}]}]}
 _SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -36,48 +35,12 @@ def _plays(server: Aimock, response: Mapping[str, Any]) -> None:
     server.add([{"match": {}, "response": response}])
 
 
-def _openai(server: Aimock) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.key, max_retries=0)
-
-
-def _google(server: Aimock) -> genai.Client:
-    headers = {"x-test-id": _TEST}
-    options = types.HttpOptions(base_url=server.url, api_version="v1beta", headers=headers)
-    return genai.Client(api_key=server.key, vertexai=False, http_options=options)
-
-
-@contextmanager
-def _aws(server: Aimock, service: str = "bedrock-runtime") -> Generator[Any]:
-    config = Config(signature_version=UNSIGNED, retries={"total_max_attempts": 1})
-    made: Any = boto3.Session(region_name="us-east-1")
-    client = made.client(service, endpoint_url=server.url, config=config)
-
-    def give_key(request: Any, **_: object) -> None:
-        request.headers["x-api-key"] = server.key
-
-    client.meta.events.register("before-send", give_key)
-    with closing(client):
-        yield client
-
-
-def _reported(error: ClientError) -> Any:
-    return error.response
-
-
-@contextmanager
-def _ollama(server: Aimock) -> Generator[Any]:
-    headers = {"authorization": f"Bearer {server.key}"}
-    made: Any = ollama.Client(host=server.url, headers=headers)
-    with made as client:
-        yield client
-
-
 # OpenAI
 
 
 async def incomplete_without_reason(server: Aimock) -> None:
     _plays(server, {"content": "abc", "finishReason": "length"})
-    async with _openai(server) as client:
+    async with openai_at(server) as client:
         whole = await client.responses.create(model="m", input="Hi", max_output_tokens=16)
         events = [
             event
@@ -90,14 +53,14 @@ async def incomplete_without_reason(server: Aimock) -> None:
 
 async def filter_is_failure(server: Aimock) -> None:
     _plays(server, {"content": "abc", "finishReason": "content_filter"})
-    async with _openai(server) as client:
+    async with openai_at(server) as client:
         whole = await client.responses.create(model="m", input="Hi")
     assert (whole.status, whole.error, whole.incomplete_details) == ("failed", None, None)
 
 
 async def embeddings_cost_nothing(server: Aimock) -> None:
     server.add([])
-    async with _openai(server) as client:
+    async with openai_at(server) as client:
         answer = await client.embeddings.create(model="m", input=["A whole sentence of words."])
     assert answer.data[0].embedding
     assert (answer.usage.prompt_tokens, answer.usage.total_tokens) == (0, 0)
@@ -143,22 +106,10 @@ async def gemini_schemas_dropped(server: Aimock) -> None:
     _plays(server, {"content": "abc"})
     declared = types.FunctionDeclaration(name="weather", parameters_json_schema=_SCHEMA)
     config = types.GenerateContentConfig(tools=[types.Tool(function_declarations=[declared])])
-    with _google(server) as client:
+    with google_at(server) as client:
         client.models.generate_content(model="m", contents="Hi", config=config)  # pyright: ignore[reportUnknownMemberType]
-    (tool,) = server.journal(_TEST)[-1]["body"]["tools"]
+    (tool,) = server.journal(TEST)[-1]["body"]["tools"]
     assert tool["function"] == {"name": "weather"}
-
-
-async def gemini_without_embeddings(server: Aimock) -> None:
-    with _google(server) as client, pytest.raises(google.genai.errors.ClientError) as caught:
-        client.models.embed_content(model="m", contents=["Hi"])  # pyright: ignore[reportUnknownMemberType]
-    assert caught.value.code == 404
-
-
-async def gemini_without_models(server: Aimock) -> None:
-    with _google(server) as client, pytest.raises(google.genai.errors.ClientError) as caught:
-        client.models.list()
-    assert caught.value.code == 404
 
 
 async def gemini_finishes_with_a_call(server: Aimock) -> None:
@@ -175,11 +126,6 @@ GEMINI_SCHEMAS_DROPPED = Wrong(
     "`parametersJsonSchema`, in which Google's own client sends a tool's schema, is not read.",
     gemini_schemas_dropped,
 )
-GEMINI_WITHOUT_EMBEDDINGS = Wrong(
-    "`batchEmbedContents`, which Google's own client calls for every embedding, is not there.",
-    gemini_without_embeddings,
-)
-GEMINI_WITHOUT_MODELS = Wrong("Gemini's model list is not there.", gemini_without_models)
 GEMINI_FINISHES_WITH_A_CALL = Wrong(
     "A tool call has the finish reason `FUNCTION_CALL`, which Gemini does not have: its own is "
     "`STOP`.",
@@ -193,9 +139,9 @@ GEMINI_FINISHES_WITH_A_CALL = Wrong(
 async def bedrock_errors_without_type(server: Aimock) -> None:
     kind = "ServiceQuotaExceededException"
     _plays(server, {"error": {"message": "Too much.", "type": kind}, "status": 400})
-    with _aws(server) as client, pytest.raises(ClientError) as caught:
+    with aws_at(server) as client, pytest.raises(ClientError) as caught:
         client.converse(**_CONVERSE)
-    assert _reported(caught.value)["Error"] == {"Code": "400", "Message": ""}
+    assert reported(caught.value)["Error"] == {"Code": "400", "Message": ""}
     answer = call(server, "/model/m/converse", {"messages": _CONVERSE["messages"]})
     assert "x-amzn-errortype" not in answer.headers
     assert answer.json["type"] == "error"
@@ -203,31 +149,16 @@ async def bedrock_errors_without_type(server: Aimock) -> None:
 
 async def bedrock_without_request_id(server: Aimock) -> None:
     _plays(server, {"content": "abc"})
-    with _aws(server) as client:
+    with aws_at(server) as client:
         answer = client.converse(**_CONVERSE)
     assert answer["output"]["message"]["content"] == [{"text": "abc"}]
     assert "RequestId" not in answer["ResponseMetadata"]
 
 
-async def bedrock_without_titan(server: Aimock) -> None:
-    server.add([])
-    with _aws(server) as client, pytest.raises(ClientError) as caught:
-        client.invoke_model(
-            modelId="amazon.titan-embed-text-v2:0", body=json.dumps({"inputText": "Hi"})
-        )
-    assert _reported(caught.value)["ResponseMetadata"]["HTTPStatusCode"] == 400
-
-
-async def bedrock_without_models(server: Aimock) -> None:
-    with _aws(server, "bedrock") as client, pytest.raises(ClientError) as caught:
-        client.list_foundation_models()
-    assert _reported(caught.value)["ResponseMetadata"]["HTTPStatusCode"] == 404
-
-
 async def bedrock_starts_empty(server: Aimock) -> None:
     _plays(server, {"content": "abc"})
     with (
-        _aws(server) as client,
+        aws_at(server) as client,
         closing(client.converse_stream(**_CONVERSE)["stream"]) as stream,
         pytest.raises(ResponseParserError),
     ):
@@ -243,10 +174,6 @@ BEDROCK_WITHOUT_REQUEST_ID = Wrong(
     "Bedrock's answers lack `x-amzn-requestid`, the only id that they have.",
     bedrock_without_request_id,
 )
-BEDROCK_WITHOUT_TITAN = Wrong(
-    "InvokeModel takes chat only: Titan's embedding request is refused.", bedrock_without_titan
-)
-BEDROCK_WITHOUT_MODELS = Wrong("ListFoundationModels is not there.", bedrock_without_models)
 BEDROCK_STARTS_EMPTY = Wrong(
     "A text block of a stream begins with an empty `start`, at which AWS's own client gives up; "
     "Bedrock begins no text block.",
@@ -259,7 +186,7 @@ BEDROCK_STARTS_EMPTY = Wrong(
 
 async def ollama_thinks_elsewhere(server: Aimock) -> None:
     _plays(server, {"content": "abc", "reasoning": "Hm."})
-    with _ollama(server) as client:
+    with ollama_at(server) as client:
         answer = client.chat(model="m", messages=_PROMPT)
     assert (answer.message.content, answer.message.thinking) == ("abc", None)
     assert _chat(server).json["message"]["reasoning_content"] == "Hm."
@@ -267,13 +194,13 @@ async def ollama_thinks_elsewhere(server: Aimock) -> None:
 
 async def ollama_always_stops(server: Aimock) -> None:
     _plays(server, {"content": "abc", "finishReason": "length"})
-    with _ollama(server) as client:
+    with ollama_at(server) as client:
         assert client.chat(model="m", messages=_PROMPT).done_reason == "stop"
 
 
 async def ollama_counts_nothing(server: Aimock) -> None:
     _plays(server, {"content": "abc", "usage": {"input_tokens": 9, "output_tokens": 7}})
-    with _ollama(server) as client:
+    with ollama_at(server) as client:
         answer = client.chat(model="m", messages=_PROMPT)
     assert (answer.prompt_eval_count, answer.eval_count) == (0, 0)
 
@@ -282,13 +209,13 @@ async def ollama_errors_are_objects(server: Aimock) -> None:
     _plays(server, {"error": {"message": "Too fast.", "type": "rate_limit"}, "status": 200})
     assert _chat(server).json["error"]["message"] == "Too fast."
     # Its own client takes the error for text, and breaks on it.
-    with _ollama(server) as client, pytest.raises(TypeError, match="not dict"):
+    with ollama_at(server) as client, pytest.raises(TypeError, match="not dict"):
         next(client.chat(model="m", messages=_PROMPT, stream=True))
 
 
 async def ollama_embeds_one(server: Aimock) -> None:
     server.add([])
-    with _ollama(server) as client, pytest.raises(pydantic.ValidationError):
+    with ollama_at(server) as client, pytest.raises(pydantic.ValidationError):
         client.embed(model="m", input=["a", "b"])
     body = {"model": "m", "input": ["a", "b"]}
     assert call(server, "/api/embed", body).json.keys() == {"model", "embedding"}

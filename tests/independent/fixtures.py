@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.wire.dialect import WireDialect
+from tests.support.wire.dialect import TranscribingDialect, WireDialect
 from tests.support.wire.scenario import Failure, Scenario, Stop
 
 FOREVER_MS = 60_000
@@ -52,6 +52,8 @@ class Wire:
     """The word for a filter's end: aimock's own, or the API's, which it passes on."""
     refused: str = ""
     """The API's word for a refusal, where it is a reason to stop."""
+    wraps_results: bool = False
+    """Whether a tool's result is an object with the text in it."""
 
 
 def fixture(scenario: Scenario, wire: Wire) -> dict[str, Any]:
@@ -62,6 +64,7 @@ def fixture(scenario: Scenario, wire: Wire) -> dict[str, Any]:
         error = _error(scenario.failure, wire.dialect, scenario.has("error_in_200"))
         return {"response": error}
     assert wire.refused or not scenario.refusal, "aimock has no refusals"
+    assert not scenario.mcp, "aimock has no calls at MCP servers"
     made: dict[str, Any] = {"response": _response(scenario, wire), "chunkSize": _longest(scenario)}
     if scenario.has("not_json"):
         made["chaos"] = {"malformedRate": 1}
@@ -79,6 +82,15 @@ def fixture(scenario: Scenario, wire: Wire) -> dict[str, Any]:
     )
     assert not scenario.fragment, "aimock writes whole events"
     return made
+
+
+def transcript(scenario: Scenario, wire: Wire) -> dict[str, Any] | None:
+    """The same for a recording, where that is a call of its own."""
+    if not isinstance(wire.dialect, TranscribingDialect):
+        return None
+    if scenario.failure is not None:
+        return {"response": _error(scenario.failure, wire.dialect, good_status=False)}
+    return {"response": {"transcription": json.loads(wire.dialect.transcript(scenario))}}
 
 
 def _response(scenario: Scenario, wire: Wire) -> dict[str, Any]:

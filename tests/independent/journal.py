@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock import Content, Message, Text, ToolChoice, ToolDefinition, ToolResult, ToolUse
+from tests.independent.fixtures import Wire
 from tests.support.wire.openai_chat.read import read_chat
 from tests.support.wire.openai_responses.read import untyped_enums
 from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
@@ -20,7 +21,7 @@ _CHAT = "/v1/chat/completions"
 _FAILED = "Error: "
 
 
-def read(entry: Mapping[str, Any], key: str) -> Seen | SeenEmbedding:
+def read(entry: Mapping[str, Any], wire: Wire, key: str) -> Seen | SeenEmbedding:
     """One entry; `key` is the only one that the server lets in."""
     body = {name: value for name, value in entry["body"].items() if not name.startswith("_")}
     headers = {name.lower(): value for name, value in entry["headers"].items()}
@@ -31,16 +32,26 @@ def read(entry: Mapping[str, Any], key: str) -> Seen | SeenEmbedding:
     if urlsplit(path).path == _CHAT:
         text = json.dumps(body).encode()
         return read_chat(WireRequest(entry["method"], _CHAT, {}, headers, text))
-    return _read_normalised(body, headers, key)
+    return _read_normalised(body, headers, wire, key)
 
 
-def _read_normalised(body: Mapping[str, Any], headers: Mapping[str, str], key: str) -> Seen:
+def kept_body(entry: Mapping[str, Any]) -> str:
+    """The body as it came, but for its spaces, where it is kept so."""
+    path: str = entry["path"]
+    if urlsplit(path).path != _CHAT:
+        raise NotImplementedError("aimock keeps its own reading of this request")
+    return json.dumps(entry["body"], ensure_ascii=False)
+
+
+def _read_normalised(
+    body: Mapping[str, Any], headers: Mapping[str, str], wire: Wire, key: str
+) -> Seen:
     messages: Sequence[Mapping[str, Any]] = body["messages"]
     system = [each["content"] for each in messages if each["role"] == "system"]
     return Seen(
         model=body["model"],
         stream=body.get("stream"),
-        messages=tuple(_turns(messages)),
+        messages=tuple(_turns(messages, wire)),
         system="\n\n".join(system) or None,
         tools=tuple(
             ToolDefinition(
@@ -65,7 +76,7 @@ def _choice(wire: Any) -> ToolChoice | None:
     return ToolChoice.tool(wire["name"]) if "name" in wire else ToolChoice(wire)
 
 
-def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+def _turns(messages: Sequence[Mapping[str, Any]], wire: Wire) -> Iterator[Message]:
     """The turns without the system's; neighbours of the same role are one turn."""
     role, content = "", list[Content]()
     for message in messages:
@@ -76,26 +87,28 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
             yield Message(role, tuple(content))
             content = []
         role = speaker
-        content += _content(message)
+        content += _content(message, wire)
     if role:
         yield Message(role, tuple(content))
 
 
-def _content(message: Mapping[str, Any]) -> Iterator[Content]:
+def _content(message: Mapping[str, Any], wire: Wire) -> Iterator[Content]:
     if message["role"] == "tool":
-        yield _result(message)
+        yield _result(message, wire)
         return
     if message["content"]:
         yield Text(message["content"])
     for call in message.get("tool_calls", ()):
         function = call["function"]
-        yield ToolUse(call["id"], function["name"], json.loads(function["arguments"]))
+        # Where the wire has no ids, this one is aimock's own.
+        id = call["id"] if wire.dialect.call_ids else ""
+        yield ToolUse(id, function["name"], json.loads(function["arguments"]))
 
 
-def _result(message: Mapping[str, Any]) -> ToolResult:
+def _result(message: Mapping[str, Any], wire: Wire) -> ToolResult:
     text: str = message["content"]
     failed = text.startswith(_FAILED)
-    if text.startswith("{"):  # Gemini's results are objects
+    if wire.wraps_results:
         (kind, text), *_ = json.loads(text).items()
         failed = kind == "error"
     content = (Text(text.removeprefix(_FAILED)),)

@@ -24,6 +24,15 @@ _EVERYWHERE: Mapping[str, str] = {
     **because("The model's chat template has no place for tools.", "tools-declared"),
     **because("It has one model, which answers to every name.", "error-unknown-model"),
     **because(
+        "It passes over the MCP servers of a request, and calls none.",
+        *("mcp-native", "mcp-native-stream", "mcp-functions"),
+    ),
+    **because(
+        "The bundled model hears nothing.",
+        *("transcription", "transcription-options", "transcription-batch", "transcription-errors"),
+    ),
+    **because("It does not say how many calls have come.", "count-estimated"),
+    **because(
         "Several texts are computed at once, and rounded otherwise than one: `test_llama.py` "
         "compares their directions.",
         "embedding-batch",
@@ -34,8 +43,11 @@ _NO_SCHEMA = because(
     *("stop-end", "cancel", "cancel-while-read", "cancel-by-id", "cancel-task", "drop", "leave"),
     *("close", "timeout-own", "unicode", "concurrent"),
 )
-_SCHEMATIC = ("structured", "error-bad-request")
-_CALLING = ("tool-call", "tool-call-bare", "tool-round-trip", "tool-forced", "tool-required")
+_SCHEMATIC = ("structured", "error-bad-request", "typed", "typed-stream", "typed-root")
+_CALLING = (
+    *("tool-call", "tool-call-bare", "tool-round-trip", "tool-forced", "tool-required"),
+    *("generator-tools", "generator-tools-stream"),
+)
 
 
 def on_llama(subject: Subject, path: str, server: Llama, kind: str | None = None) -> Subject:

@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tests.independent.aimock import Aimock
-from tests.independent.fixtures import Wire, fixture
-from tests.independent.journal import read
+from tests.independent.fixtures import Wire, fixture, transcript
+from tests.independent.journal import kept_body, read
 from tests.support.wire.scenario import Failure, Pause, Scenario
-from tests.support.wire.seen import Seen, SeenEmbedding
+from tests.support.wire.seen import Seen, SeenEmbedding, SeenTranscription
 
 _CONNECTIONS = Path("/proc/net/tcp")
 _ESTABLISHED = "01"
@@ -27,6 +28,7 @@ class AimockUpstream:
         self._wire = wire
         self._dialect = wire.dialect
         self._test = uuid.uuid4().hex
+        self._received_before = 0
         self._watchers: list[asyncio.Task[None]] = []
         self.latency_ms = 0
         """A pause before each event of a stream."""
@@ -47,9 +49,29 @@ class AimockUpstream:
         return [each for each in self._entries() if isinstance(each, Seen)]
 
     @property
+    def bodies(self) -> list[str]:
+        """The bodies of all calls so far, in the one dialect in which aimock keeps them."""
+        return [kept_body(entry) for entry in self._server.journal(self._test)]
+
+    @property
+    def received(self) -> int:
+        """How many calls of any kind have come so far; one test at a time asks a server."""
+        return self._server.received() - self._received_before
+
+    @property
     def embeddings(self) -> list[SeenEmbedding]:
         """Every embedding call so far."""
         return [each for each in self._entries() if isinstance(each, SeenEmbedding)]
+
+    @property
+    def counts(self) -> list[Seen]:
+        """None: it has no call for it."""
+        return []
+
+    @property
+    def transcriptions(self) -> list[SeenTranscription]:
+        """Nobody can ask it that."""
+        raise NotImplementedError("aimock keeps no recordings")
 
     @property
     def progress(self) -> int:
@@ -68,10 +90,14 @@ class AimockUpstream:
 
     def play(self, *scenarios: Scenario) -> None:
         """Answer the next requests so."""
-        fixtures = [fixture(each, self._wire) for each in scenarios]
-        for number, made in enumerate(fixtures):
-            made["match"] = {"context": self._test, "sequenceIndex": number}
-            made["latency"] = self.latency_ms
+        fixtures: list[dict[str, Any]] = []
+        for number, scenario in enumerate(scenarios):
+            match = {"context": self._test, "sequenceIndex": number}
+            made = fixture(scenario, self._wire)
+            fixtures.append({**made, "match": match, "latency": self.latency_ms})
+            # The same for a recording: nobody says beforehand which of the two will be asked.
+            if (spoken := transcript(scenario, self._wire)) is not None:
+                fixtures.append({**spoken, "match": {**match, "endpoint": "transcription"}})
         self._server.add(fixtures)
         self._watchers += [
             asyncio.create_task(self._watch(each.pause)) for each in scenarios if each.pause
@@ -80,6 +106,10 @@ class AimockUpstream:
     def status(self, failure: Failure) -> int | None:
         """The HTTP status under which the provider reports this failure."""
         return self._dialect.error(failure, None).status
+
+    def count_of(self, prompt: Seen) -> int:
+        """Nobody can ask it that."""
+        raise NotImplementedError("aimock counts no tokens")
 
     def response_id(self, scenario: Scenario) -> str:
         """The id that this answer carries."""
@@ -98,6 +128,7 @@ class AimockUpstream:
         raise NotImplementedError("one aimock serves the whole session")
 
     async def __aenter__(self) -> AimockUpstream:
+        self._received_before = self._server.received()
         return self
 
     async def __aexit__(
@@ -112,7 +143,8 @@ class AimockUpstream:
         await self.gone()
 
     def _entries(self) -> list[Seen | SeenEmbedding]:
-        return [read(entry, self._server.key) for entry in self._server.journal(self._test)]
+        entries = self._server.journal(self._test)
+        return [read(entry, self._wire, self._server.key) for entry in entries]
 
     async def _watch(self, pause: Pause) -> None:
         """Tell who waits for it that the request is on its way; the journal has it only later."""

@@ -61,6 +61,14 @@ class FakeUpstream(FakeProvider):
         self._scenarios: deque[Scenario] = deque()
         self._gone = asyncio.Event()
 
+    @property
+    def bodies(self) -> list[str]:
+        raise NotImplementedError("a part of this process reads no bodies")
+
+    @property
+    def received(self) -> int:
+        raise NotImplementedError("nothing comes to a part of this process")
+
     def play(self, *scenarios: Scenario) -> None:
         self._scenarios.extend(scenarios)
 

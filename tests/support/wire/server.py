@@ -89,6 +89,16 @@ class WireServer:
         return [each.seen for each in self.exchanges if isinstance(each.seen, Seen)]
 
     @property
+    def bodies(self) -> list[str]:
+        """The bodies of all calls so far, as they came."""
+        return [each.body.decode() for each in self.exchanges]
+
+    @property
+    def received(self) -> int:
+        """How many calls of any kind have come so far."""
+        return len(self.exchanges)
+
+    @property
     def embeddings(self) -> list[SeenEmbedding]:
         """Every embedding call so far."""
         return [each.seen for each in self.exchanges if isinstance(each.seen, SeenEmbedding)]

@@ -18,6 +18,16 @@ class Upstream(Protocol):
         ...
 
     @property
+    def bodies(self) -> Sequence[str]:
+        """The bodies of all calls so far, as they came."""
+        ...
+
+    @property
+    def received(self) -> int:
+        """How many calls of any kind have come so far."""
+        ...
+
+    @property
     def embeddings(self) -> Sequence[SeenEmbedding]:
         """Every embedding call so far."""
         ...
