@@ -106,6 +106,7 @@ KINDS: Mapping[str, ProviderKind] = {
             dialect="gemini",
             url="https://generativelanguage.googleapis.com",
             key_variables=("GEMINI_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            url_variables=("GOOGLE_GEMINI_BASE_URL",),
             options=("api_version",),
             model="gemini-3.8-flash",
             embedding_model="gemini-embedding-2",

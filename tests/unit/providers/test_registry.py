@@ -118,6 +118,17 @@ def test_the_key_of_the_variable_is_not_sent_to_another_address(
     assert "sk-openai" not in str(sent_headers(provider))
 
 
+def test_the_address_of_gemini_may_come_from_the_variable_of_googles_own_client(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "sk-1")
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:8000/")
+    provider = build(ProviderSettings("gemini", "gemini"), transport)
+    assert isinstance(provider, WireProvider)
+    assert provider.url == "http://127.0.0.1:8000"
+    assert sent_headers(provider)["x-goog-api-key"] == "sk-1"
+
+
 def test_an_address_may_come_from_the_environment_together_with_its_key(
     transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
