@@ -52,7 +52,11 @@ def blocks_of(path: Path, root: Path = ROOT) -> Iterator[Block]:
 
 def all_blocks() -> list[Block]:
     """The blocks of everything that users read."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "examples/README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     return [block for page in pages if page.is_file() for block in blocks_of(page)]
 
 

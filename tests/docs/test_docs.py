@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -15,19 +13,12 @@ import pytest
 
 from penstock.config.load import parse
 from tests.docs.blocks import ROOT, Block, all_blocks, blocks_of, matches
+from tests.docs.running import run, run_python
 from tests.support.services import running, scratch_folder
 
 SHELL = ("bash", "console", "sh", "shell")
-LIMIT_S = 50
 PORT = "8400"
 BLOCKS = all_blocks()
-# A block runs in a process of its own, which may talk to this machine only, like every test.
-RUNNER = """
-import runpy, sys
-from tests.support.network import install_network_guard
-install_network_guard()
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
 
 
 def _chosen(*languages: str, marks: Sequence[str] | None = None) -> list[Block]:
@@ -42,30 +33,8 @@ def _name(block: Block) -> str:
     return block.name
 
 
-def _environment() -> dict[str, str]:
-    scripts = str(Path(sys.executable).parent)
-    paths = (str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", ""))
-    return {
-        **os.environ,
-        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
-
-
-def _run(command: Sequence[str], folder: Path, expected: str | None) -> str:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert expected is None or matches(expected, done.stdout), done.stdout
-    return done.stdout
+def _check(block: Block, printed: str) -> None:
+    assert block.expected is None or matches(block.expected, printed), printed
 
 
 @pytest.mark.parametrize("block", _chosen("python"), ids=_name)
@@ -75,7 +44,7 @@ def test_python_blocks_run(block: Block, tmp_path: Path) -> None:
         return
     file = tmp_path / "block.py"
     file.write_text(block.code, encoding="utf-8")
-    _run([sys.executable, "-c", RUNNER, str(file)], tmp_path, block.expected)
+    _check(block, run_python(file, tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +72,9 @@ def test_marked_shell_blocks_run(
         port: int = request.getfixturevalue("gateway")
         code = code.replace(f":{PORT}", f":{port}")
         code = code.replace("curl ", "curl --silent --show-error --fail-with-body ")
-    assert _run(["bash", "-euo", "pipefail", "-c", code], tmp_path, block.expected)
+    printed = run(["bash", "-euo", "pipefail", "-c", code], tmp_path)
+    assert printed
+    _check(block, printed)
 
 
 @pytest.mark.parametrize("block", _chosen("toml"), ids=_name)
