@@ -84,7 +84,7 @@ async def streams(engine: penstock.Engine) -> None:
                 assert_type(text, str)
             case penstock.ToolUseDelta():
                 assert_type(event.arguments, str)
-            case penstock.ToolStarted() | penstock.ToolEnded():
+            case penstock.ToolStarted() | penstock.ToolProgress() | penstock.ToolEnded():
                 assert_type(event.name, str)
             case penstock.Complete(result):
                 assert_type(result, penstock.Result)
@@ -187,6 +187,7 @@ async def streams_of_generators(engine: penstock.Engine) -> None:
     async with engine.structured_generator(Recipe, "Cook.").stream() as stream:
         assert_type(stream, penstock.GeneratorStream[Recipe])
         async for event in stream:
+            assert_type(event, penstock.GeneratorEvent)
             match event:
                 case penstock.Chunk(text) | penstock.ReasoningDelta(text):
                     assert_type(text, str)
@@ -194,6 +195,8 @@ async def streams_of_generators(engine: penstock.Engine) -> None:
                     assert_type(event.progress, float)
                 case penstock.ToolStarted():
                     assert_type(event.name, str)
+                case penstock.ToolProgress():
+                    assert_type(event.total, float | None)
                 case penstock.ToolEnded():
                     assert_type(event.is_error, bool)
                 case penstock.AnswerRejected(problems):
