@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.contract.addresses import forbidden
 from penstock.contract.errors import Problem
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.options import MCPTool
+from penstock.contract.options import MCPMode, MCPTool
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -23,10 +24,7 @@ def mcp_problems(request: SamplingRequest) -> Iterator[Problem]:
     taken = {tool.name: "a tool" for tool in request.tools}
     for index, tool in enumerate(request.mcp_tools):
         path = f"mcp_tools[{index}]"
-        yield from _url(f"{path}.url", tool)
-        yield from _name(f"{path}.name", tool.name, taken)
-        yield from _headers(f"{path}.http_headers", tool.http_headers)
-        yield from _allowed(f"{path}.allowed_tools", tool.allowed_tools)
+        yield from server_problems(path, tool, taken)
         if tool.mode == "adapter":
             yield Problem(
                 f"{path}.mode",
@@ -34,6 +32,18 @@ def mcp_problems(request: SamplingRequest) -> Iterator[Problem]:
                 "say 'native' or 'auto', or use a generator",
             )
         taken[tool.name] = "another server"
+
+
+def server_problems(
+    path: str, tool: MCPTool, taken: Mapping[str, str] | None = None
+) -> Iterator[Problem]:
+    """Every problem of one server, whoever connects to it; `taken` are names and what has them."""
+    yield from _url(f"{path}.url", tool)
+    yield from _name(f"{path}.name", tool.name, taken or {})
+    yield from _headers(f"{path}.http_headers", tool.http_headers)
+    yield from _allowed(f"{path}.allowed_tools", tool.allowed_tools)
+    if tool.mode not in get_args(MCPMode):
+        yield Problem(f"{path}.mode", f"is {tool.mode!r}; say 'auto', 'native' or 'adapter'")
 
 
 def _url(path: str, tool: MCPTool) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
@@ -16,6 +16,7 @@ from penstock.contract.messages import Content, JSONObject, Message, user
 from penstock.contract.options import MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
 from penstock.contract.requests import RequestOptions, build_request
 from penstock.contract.tools import RunnableTool, ToolSource
+from penstock.engine.mcp_tools import server_problems
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
 from penstock.generators.conversation import Ask, Conversation, LoopLimits
@@ -107,7 +108,7 @@ class ContentGenerator(ABC, Generic[T]):
         self._sampler = sampler
         given: dict[str, Any] = dict(options)
         self._limits, self._context_timeout = _limits(given)
-        self._tools = tuple(map(_runnable, _tools(given.pop("tools", ()))))
+        self._tools = tuple(map(_runnable, _listed("tools", given.pop("tools", ()), "functions")))
         native, self._sources = _servers(given.pop("mcp_tools", ()), sampler, given.get("model"))
         given["mcp_tools"] = native
         if "max_tokens" not in given:
@@ -121,11 +122,19 @@ class ContentGenerator(ABC, Generic[T]):
     def add_prompt_context(
         self, message_type: MessageType | Literal["system", "human", "assistant"], content: str
     ) -> None:
-        """Send this text along with the prompt from now on; the order is that of `contexts`."""
+        """Send this text along with the prompt from now on.
+
+        System texts follow the option `system_prompt`, in one prompt; human and assistant texts are
+        turns before this generator's prompt. Each kind keeps the order in which it was added.
+        """
         self._contexts.append(contexts.context(message_type, content))
 
     def add_prompt_context_provider(self, provider: PromptContextProvider) -> None:
-        """Ask `provider.generate_context()` for texts to send along, anew for each call."""
+        """Ask `provider.generate_context()` for texts to send along, anew for each call.
+
+        They stand behind those of `add_prompt_context`. All providers are asked at once, each for
+        at most `context_timeout` seconds; PromptContextFailed names the one that fails.
+        """
         self._providers.append(provider)
 
     async def generate(self) -> tuple[T, Metadata]:
@@ -208,11 +217,10 @@ def _is_limit(value: Any, *, whole: bool) -> bool:
     return fits and not isinstance(value, bool) and value > 0
 
 
-def _tools(given: Any) -> Iterable[Any]:
-    if isinstance(given, Iterable):
+def _listed(name: str, given: Any, what: str) -> Iterable[Any]:
+    if isinstance(given, Iterable) and not isinstance(given, str):
         return cast(Iterable[Any], given)
-    problem = Problem("tools", f"is {given!r}; give a list of functions")
-    raise InvalidRequest.of([problem])
+    raise InvalidRequest.of([Problem(name, f"is {given!r}; give a list of {what}")])
 
 
 def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
@@ -225,6 +233,9 @@ def _servers(
     given: Sequence[MCPTool | ToolSource], sampler: Sampler, model: str | None
 ) -> tuple[tuple[MCPTool, ...], tuple[ToolSource, ...]]:
     """Those that the provider connects to, and those that we do."""
+    given = tuple(_listed("mcp_tools", given, "MCPTool and ToolAdapter"))
+    if problems := list(_server_problems(given)):
+        raise InvalidRequest.of(problems)
     native: list[MCPTool] = []
     sources: list[ToolSource] = []
     for each in given:
@@ -237,6 +248,17 @@ def _servers(
         else:
             sources.append(sampler.tool_source(each))
     return tuple(native), tuple(sources)
+
+
+def _server_problems(given: Sequence[MCPTool | ToolSource]) -> Iterator[Problem]:
+    taken: dict[str, str] = {}
+    for index, each in enumerate(given):
+        path = f"mcp_tools[{index}]"
+        if isinstance(each, MCPTool):
+            yield from server_problems(path, each, taken)
+            taken[each.name] = "another server"
+        elif not hasattr(each, "tools"):
+            yield Problem(path, f"is a {type(each).__name__}; give an MCPTool or a ToolAdapter")
 
 
 def _check_names(tools: Sequence[RunnableTool]) -> None:

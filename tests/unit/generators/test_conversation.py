@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pydantic
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import penstock
 from penstock import (
     InvalidRequest,
+    MCPTool,
     ProviderTimeout,
     RateLimited,
     SamplingRequest,
@@ -434,6 +435,22 @@ async def test_a_typed_answer_is_mended_without_tools() -> None:
         ({"tools": 3}, "tools"),
         ({"tools": [3]}, "tools"),
         ({"tools": [len, len]}, "tools"),
+        ({"tools": "len"}, "tools"),
+        ({"mcp_tools": MCPTool("https://x/mcp", "docs")}, "mcp_tools"),
+        ({"mcp_tools": ["https://x/mcp"]}, "mcp_tools[0]"),
+        ({"mcp_tools": [MCPTool("ftp://x", "docs", mode="adapter")]}, "mcp_tools[0].url"),
+        ({"mcp_tools": [MCPTool("http://169.254.169.254/", "docs")]}, "mcp_tools[0].url"),
+        ({"mcp_tools": [MCPTool("https://x", "the docs")]}, "mcp_tools[0].name"),
+        (
+            {"mcp_tools": [MCPTool("https://x", "a"), MCPTool("https://y", "a")]},
+            "mcp_tools[1].name",
+        ),
+        ({"mcp_tools": [MCPTool("https://x", "a", {"a b": "c"})]}, "mcp_tools[0].http_headers"),
+        (
+            {"mcp_tools": [MCPTool("https://x", "a", allowed_tools="search")]},
+            "mcp_tools[0].allowed_tools",
+        ),
+        ({"mcp_tools": [MCPTool("https://x", "a", mode=cast(Any, "here"))]}, "mcp_tools[0].mode"),
         ({"max_tokens": "9"}, "max_tokens"),
         ({"temprature": 1}, "temprature"),
     ],
