@@ -24,7 +24,6 @@ async def tools_of(sources: Sequence[ToolSource]) -> tuple[list[RunnableTool], t
     failures: list[ToolFailed] = []
     for source, each in zip(sources, found, strict=True):
         if isinstance(each, ToolFailed):
-            _logger.warning("going on without the tools of %r: %s", source.name, each)
             missing.append(f"mcp_tools[{source.name}]")
             failures.append(each)
         elif isinstance(each, BaseException):
@@ -33,4 +32,6 @@ async def tools_of(sources: Sequence[ToolSource]) -> tuple[list[RunnableTool], t
             tools += each
     if failures and len(failures) == len(sources):
         raise failures[0]
+    for failure in failures:
+        _logger.warning("going on without these tools: %s", failure)
     return tools, tuple(missing)
