@@ -65,7 +65,18 @@ class TranscriptionEndpointOptions(TranscriptionOptions, total=False):
 
 
 def string_generator(prompt: Prompt, **options: Unpack[EndpointOptions]) -> StringGenerator:
-    """A generator of text on one provider, or on what penstock.toml says when none is named."""
+    """A generator of text: `text, metadata = await generator.generate()`.
+
+    Where: `provider` (a kind, such as "openai"), with `model`, `url`, `auth_token` and `headers` if
+    its own are not meant; or no provider, then `model` is one of penstock.toml, or "kind/model".
+    What: `system_prompt`, `temperature`, `max_tokens`, `stop_sequences`, `reasoning_level`,
+    `timeout`, `model_preferences`, `metadata`, `ignore_invalid_options`.
+    Tools: `tools` (functions), `mcp_tools`, `tool_choice`, `parallel_tools`, `max_tool_rounds`,
+    `tool_timeout`, `max_parallel_tools`, `max_tool_result_bytes`, `tool_errors`.
+    Contexts: `context_timeout`.
+
+    Raises InvalidRequest or ConfigurationError at once for what can be known to be wrong.
+    """
     endpoint, rest = _endpoint(dict(options), "model")
     return StringGenerator(endpoint, prompt, GeneratorOptions(**rest))
 
@@ -81,13 +92,21 @@ def structured_generator(
 def structured_generator(
     output: Any, prompt: Prompt, **options: Unpack[EndpointOptions]
 ) -> StructuredGenerator[Any]:
-    """A generator of values of this type, on one provider or on what penstock.toml says."""
+    """A generator of values of this type: a class, or any annotation such as `list[int]`.
+
+    An answer that does not fit is sent back once, with what is wrong with it; if the next one does
+    not fit either, StructuredOutputInvalid is raised. The options are those of `string_generator`.
+    """
     endpoint, rest = _endpoint(dict(options), "model")
     return StructuredGenerator(endpoint, output, prompt, GeneratorOptions(**rest))
 
 
 def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> EmbeddingGenerator:
-    """A generator of vectors, on one provider or on what penstock.toml says."""
+    """A generator of vectors: `vector, metadata = await generator.generate("a text")`.
+
+    The options are `provider`, `model`, `url`, `auth_token`, `headers`, `embedding_dimensions`,
+    `timeout` and `ignore_invalid_options`. Without a provider and a model it is the embedded one.
+    """
     endpoint, rest = _endpoint(dict(options), "embedding_model")
     return EmbeddingGenerator(endpoint, EmbeddingOptions(**rest))
 
@@ -95,7 +114,11 @@ def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> Embeddin
 def transcription_generator(
     **options: Unpack[TranscriptionEndpointOptions],
 ) -> TranscriptionGenerator:
-    """A generator of transcripts, on one provider or on what penstock.toml says."""
+    """A generator of transcripts: `text, metadata = await generator.generate("a.mp3")`.
+
+    The options are `provider`, `model`, `url`, `auth_token`, `headers`, `language`, `prompt`,
+    `temperature`, `timeout`, `max_parallel` and `ignore_invalid_options`.
+    """
     endpoint, rest = _endpoint(dict(options), "transcription_model")
     return TranscriptionGenerator(endpoint, TranscriptionOptions(**rest))
 

@@ -125,7 +125,12 @@ def tool(
     timeout: float | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """A tool out of a function: `@tool`, `@tool(name="...")`, or `tool(function)`."""
+    """A tool out of a function: `@tool`, `@tool(name="...")`, or `tool(function)`.
+
+    The options are `name`, `description`, `strict` (whether the API enforces the schema; as it sees
+    fit unless you say) and `timeout` in seconds. Without any, a plain function in `tools=[...]`
+    does as well.
+    """
     if function is None:
         return partial(Tool, **options)
     if isinstance(function, Tool):

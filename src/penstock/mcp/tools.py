@@ -55,8 +55,7 @@ class ToolAdapter:
         """A server by its address, or by the command that starts it; then give it a `name`.
 
         `timeout` limits connecting, in seconds; a connection that was not used for `idle` seconds
-        is closed. `era` is "auto", "legacy" or a protocol
-        version: "auto" finds out.
+        is closed. `era` is "auto", "legacy" or a protocol version: "auto" finds out.
         """
         self._server = server
         if isinstance(server, MCPTool):
