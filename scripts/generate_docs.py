@@ -392,6 +392,20 @@ def kinds() -> str:
     return _table(("kind", "what it is", "address", "key"), rows)
 
 
+def default_models() -> str:
+    """What a generator uses that names a provider and no model."""
+
+    def cell(model: str) -> str:
+        return f"`{model}`" if model else ""
+
+    rows = (
+        [f"`{kind.name}`", *map(cell, (kind.model, kind.embedding_model, kind.transcription_model))]
+        for kind in KINDS.values()
+        if kind.model or kind.embedding_model or kind.transcription_model
+    )
+    return _table(("provider", "text and structured", "embedding", "transcription"), rows)
+
+
 def contributing() -> str:
     """CONTRIBUTING.md, which must stand at the top of the repository to be found there."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -407,7 +421,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/errors.md": error_page,
     "docs/cli.md": command_line,
 }
-TABLES: Mapping[str, Callable[[], str]] = {"kinds": kinds}
+TABLES: Mapping[str, Callable[[], str]] = {"kinds": kinds, "default-models": default_models}
 
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:
