@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import get_args
 
@@ -13,6 +14,8 @@ import penstock
 from penstock.contract.exchange import Metadata, Usage
 from penstock.generators.content import DEFAULT_MAX_TOKENS
 from penstock.generators.conversation import LoopLimits
+from penstock.generators.embeddings import EmbeddingOptions
+from penstock.generators.transcription import TranscriptionOptions
 from penstock.mcp.tools import LIST_TTL_S
 from penstock.standalone import EndpointOptions
 from scripts.generate_docs import TABLES
@@ -82,6 +85,21 @@ def test_the_limits_in_the_tables_are_those_of_the_code() -> None:
     assert told["tool_errors"] == f'"{limits.errors}"'
     assert f"{DEFAULT_MAX_TOKENS}, or less" in GENERATORS
     assert f"or {LIST_TTL_S:g} s if it says nothing" in SERVERS
+
+
+@pytest.mark.parametrize(
+    ("heading", "options"),
+    [
+        ("Embeddings", EmbeddingOptions.__annotations__),
+        ("Transcription", TranscriptionOptions.__optional_keys__),
+    ],
+)
+def test_the_sections_of_other_generators_name_their_options(
+    heading: str, options: Iterable[str]
+) -> None:
+    section = GENERATORS.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    listed = section.partition("there are ")[2].partition(".\n")[0].partition(". ")[0]
+    assert set(re.findall(r"`(\w{3,})`", listed)) == set(options)
 
 
 def test_the_default_models_are_those_of_the_registry() -> None:
