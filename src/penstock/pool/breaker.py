@@ -1,0 +1,158 @@
+"""Stops asking a target that keeps failing, and finds out with single probes when it is back.
+
+```
+closed ── `failures` in a row, or trip() ──> open ── cooldown over, or recovered() ──> half_open
+half_open ── `half_open_successes` probes succeed ──> closed
+half_open ── one probe fails ──> open
+```
+
+Two steps, as a stream needs them: `allow` before the call, the permit's report at its end. Each
+change of state begins a generation, and the report of a permit of an older one says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+BreakerState = Literal["closed", "open", "half_open"]
+_Outcome = Literal["success", "failure", "ignored"]
+
+
+class BreakerSettings(msgspec.Struct, frozen=True):
+    """When a breaker opens, for how long, and what closes it again."""
+
+    failures: int = 5
+    """In a row; one success in between begins the count anew."""
+    cooldown_s: float = 60.0
+    half_open_successes: int = 3
+
+
+class Breaker:
+    """The circuit breaker of one target, for the tasks of one event loop.
+
+    Time is judged when somebody asks: there is no timer, and an idle breaker costs nothing.
+    """
+
+    def __init__(
+        self, settings: BreakerSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin closed."""
+        self._settings = settings
+        self._clock = clock
+        self._generation = 0
+        # A weak reference: a permit that was dropped without a report frees its place when it is
+        # collected. A lease would have to guess how long a healthy stream may last.
+        self._probe: weakref.ref[Permit] | None = None
+        self._enter("closed")
+        self._reason = ""
+        self._until = 0.0
+
+    @property
+    def state(self) -> BreakerState:
+        """Now; an open breaker becomes half-open by itself when its cooldown has passed."""
+        if self._state == "open" and self._clock() >= self._until:
+            self._enter("half_open")
+        return self._state
+
+    @property
+    def reason(self) -> str:
+        """Why it opened the last time; empty when closed."""
+        return self._reason
+
+    @property
+    def retry_in_s(self) -> float:
+        """Seconds until a probe is allowed; infinite when only `reset` helps.
+
+        It is 0 while a probe is out, too: that may end at any moment.
+        """
+        return max(0.0, self._until - self._clock()) if self.state == "open" else 0.0
+
+    def allow(self) -> Permit | None:
+        """The leave to make one call, or None: the target is not to be asked now."""
+        state = self.state
+        if state == "closed":
+            return Permit(self._report, self._generation)
+        if state == "open" or (self._probe is not None and self._probe() is not None):
+            return None
+        permit = Permit(self._report, self._generation)
+        self._probe = weakref.ref(permit)
+        return permit
+
+    def trip(self, reason: str, cooldown_s: float | None = None) -> None:
+        """Open at once; without `cooldown_s` for the usual time, with `math.inf` until `reset`.
+
+        It never shortens: a breaker that is open for longer stays so, for the reason it has.
+        """
+        seconds = self._settings.cooldown_s if cooldown_s is None else cooldown_s
+        until = self._clock() + seconds
+        if self.state == "open" and until < self._until:
+            return
+        self._enter("open")
+        self._reason = reason
+        self._until = until
+
+    def reset(self) -> None:
+        """Close by hand; what is under way from before counts no more."""
+        self._enter("closed")
+        self._reason = ""
+
+    def recovered(self) -> None:
+        """An active check succeeded: what is open may be probed now, unless until `reset`."""
+        if self.state == "open" and self._until != math.inf:
+            self._enter("half_open")
+
+    def _enter(self, state: BreakerState) -> None:
+        self._state: BreakerState = state
+        self._generation += 1
+        self._failures = 0
+        self._successes = 0
+        self._probe = None
+
+    def _report(self, generation: int, outcome: _Outcome, reason: str) -> None:
+        if generation != self._generation:
+            return
+        self._probe = None
+        if outcome == "success":
+            self._failures = 0
+            if self._state == "half_open":
+                self._successes += 1
+                if self._successes >= self._settings.half_open_successes:
+                    self.reset()
+        elif outcome == "failure":
+            self._failures += 1
+            if self._state == "half_open" or self._failures >= self._settings.failures:
+                self.trip(reason)
+
+
+class Permit:
+    """The leave to make one call; its first report counts, later ones do nothing."""
+
+    __slots__ = ("__weakref__", "_generation", "_report")
+
+    def __init__(self, report: Callable[[int, _Outcome, str], None], generation: int) -> None:
+        """Made by `Breaker.allow`."""
+        self._report: Callable[[int, _Outcome, str], None] | None = report
+        self._generation = generation
+
+    def success(self) -> None:
+        """The target answered, to the end."""
+        self._tell("success")
+
+    def failure(self, reason: str) -> None:
+        """The target failed; `reason` is kept if that opens the breaker."""
+        self._tell("failure", reason)
+
+    def ignore(self) -> None:
+        """The call says nothing about the target: the caller cancelled, or asked for nonsense."""
+        self._tell("ignored")
+
+    def _tell(self, outcome: _Outcome, reason: str = "") -> None:
+        report, self._report = self._report, None
+        if report is not None:
+            report(self._generation, outcome, reason)
