@@ -43,13 +43,12 @@ from penstock.contract.tools import ToolSource
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
-from penstock.pool.failover import FailoverPool
-from penstock.providers.credentials import Secret
-from penstock.providers.http import HttpTransport, TransportSettings
-from penstock.providers.registry import ProviderSettings, build, callable_names
+from penstock.providers.http import HttpTransport
+from penstock.providers.registry import build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.streaming.handle import StreamHandle
 from penstock.tool_servers import ToolServers
+from penstock.wiring import pool_of, provider_settings, transport_settings
 
 T = TypeVar("T")
 ASK_MAX_TOKENS = 512
@@ -100,9 +99,10 @@ class Engine(Generators):
             config.default_model,
             refused=lambda target: not model_files and target.model.endswith(".gguf"),
         )
+        self._pool = pool_of(config, self.provider)
         self._pipeline = Pipeline(
             self._targets,
-            FailoverPool(self.provider),
+            self._pool,
             Limits(
                 max_temperature=config.limits.max_temperature,
                 max_stop_sequences=config.limits.max_stop_sequences,
@@ -227,7 +227,7 @@ class Engine(Generators):
         """The provider of this name, built when first asked for."""
         if name not in self._providers:
             configured = self.config.providers.get(name, ProviderConfig())
-            self._providers[name] = build(_settings(name, configured), self._transport)
+            self._providers[name] = build(provider_settings(name, configured), self._transport)
         return self._providers[name]
 
     def use(self, provider: Provider) -> None:
@@ -283,31 +283,6 @@ def _request(messages: SamplingRequest | Messages, options: dict[str, Any]) -> S
             raise TypeError("options belong inside the SamplingRequest")
         return messages
     return build_request(messages, cast(RequestOptions, options))
-
-
-def transport_settings(config: Config) -> TransportSettings:
-    """How this configuration wants connections to be used."""
-    pool = config.pool
-    return TransportSettings(
-        connect_timeout_s=pool.connect_timeout_s,
-        response_timeout_s=pool.request_timeout_s,
-        first_token_timeout_s=pool.first_token_timeout_s,
-        idle_timeout_s=pool.stream_idle_timeout_s,
-        max_response_bytes=pool.max_response_bytes,
-        ca_file=pool.ca_file,
-    )
-
-
-def _settings(name: str, configured: ProviderConfig) -> ProviderSettings:
-    token = configured.auth_token.get_secret_value().strip() if configured.auth_token else ""
-    return ProviderSettings(
-        name,
-        configured.kind or name,
-        url=configured.url,
-        auth_token=Secret(token) if token else None,
-        headers=configured.headers,
-        options=configured.options,
-    )
 
 
 def open(config: str | Path | Config | None = None) -> Engine:

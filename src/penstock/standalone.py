@@ -24,7 +24,7 @@ from penstock.contract.media import AudioSource
 from penstock.contract.options import MCPTool
 from penstock.contract.requests import TranscribeOptions
 from penstock.contract.tools import RunnableTool, ToolSource
-from penstock.gateway import Engine, transport_settings
+from penstock.gateway import Engine
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
@@ -33,6 +33,7 @@ from penstock.providers.http import HttpTransport, TransportSettings
 from penstock.providers.registry import KINDS, ProviderKind, unknown_kind
 from penstock.streaming.handle import StreamHandle
 from penstock.tool_servers import ToolServers
+from penstock.wiring import transport_settings
 
 T = TypeVar("T")
 

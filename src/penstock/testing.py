@@ -10,7 +10,7 @@ assert fake.requests[0].messages[0].text == "Hi"
 
 from __future__ import annotations
 
-from penstock.config.settings import Config, ModelConfig, ProviderConfig
+from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.exchange import Transcript
 from penstock.gateway import Engine
 from penstock.providers.fake.provider import FakeProvider, FakeReply
@@ -18,12 +18,16 @@ from penstock.providers.fake.provider import FakeProvider, FakeReply
 __all__ = ["FakeProvider", "FakeReply", "Transcript", "engine_with"]
 
 
-def engine_with(*providers: FakeProvider) -> Engine:
-    """An engine whose model `default` tries these providers in their order."""
+def engine_with(*providers: FakeProvider, pool: PoolConfig | None = None) -> Engine:
+    """An engine whose model `default` tries these providers in their order.
+
+    Each is asked once, so that a script runs step by step; `pool` sets it otherwise.
+    """
     names = [provider.name for provider in providers]
     engine = Engine(
         Config(
             providers={name: ProviderConfig(kind="fake") for name in names},
+            pool=pool or PoolConfig(retries=0),
             models={"default": ModelConfig(targets=tuple(f"{name}/echo" for name in names))},
         )
     )

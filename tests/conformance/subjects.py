@@ -65,7 +65,8 @@ class Subject:
         async with self.upstream() as upstream:
             config = Config(
                 providers={self.name: self.settings(upstream)},
-                pool=PoolConfig.model_validate(behaviour.pool),
+                # Each behaviour is that of one call: what the pool makes of it is tested elsewhere.
+                pool=PoolConfig.model_validate({"retries": 0, **behaviour.pool}),
             )
             async with penstock.open(config) as engine:
                 if isinstance(upstream, FakeUpstream):

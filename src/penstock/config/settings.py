@@ -69,6 +69,11 @@ class ProviderConfig(Section):
         ge=256,
         description="`embedded` and `ollama` only: size of the context window in tokens.",
     )
+    max_concurrent: int | None = Field(
+        default=None,
+        ge=1,
+        description="Requests at once for each of its models; more wait in line.",
+    )
     api_version: str | None = Field(
         default=None, description="`anthropic` and `gemini` only: the version of the API."
     )
@@ -104,8 +109,32 @@ class ModelConfig(Section):
 
 
 class PoolConfig(Section):
-    """How long to wait for a provider."""
+    """How long to wait for a provider, how often to ask it, and when to leave it alone."""
 
+    retries: int = Field(
+        default=2,
+        ge=0,
+        le=20,
+        description="How often the same target is asked again when its error allows it.",
+    )
+    longest_retry_wait_s: Seconds = Field(
+        default=10.0,
+        description="A target that asks for a longer pause is passed over.",
+    )
+    breaker_failures: int = Field(
+        default=5, ge=1, description="Failures in a row after which a target is left alone."
+    )
+    breaker_cooldown_s: Seconds = Field(
+        default=60.0, description="How long it is left alone before one request tries it."
+    )
+    breaker_half_open_successes: int = Field(
+        default=3, ge=1, description="Successes in a row after which it is trusted again."
+    )
+    mid_stream: Literal["continue", "error"] = Field(
+        default="continue",
+        description="What happens when a stream breaks after its first token: the next target goes "
+        "on where it can, or the caller gets the error.",
+    )
     connect_timeout_s: Seconds = Field(default=10.0, description="No connection.")
     request_timeout_s: Seconds = Field(default=60.0, description="No response headers.")
     first_token_timeout_s: Seconds = Field(default=30.0, description="Headers, but no first token.")

@@ -101,6 +101,13 @@ class Attempt(msgspec.Struct, frozen=True):
     dropped_options: tuple[str, ...] = ()
 
 
+class OpenStream(msgspec.Struct):
+    """A stream that has begun; the attempt changes when another target goes on with it."""
+
+    attempt: Attempt
+    batches: ProviderStream
+
+
 class Pool(Protocol):
     """Turns a ranked list of targets into one answer: failover lives in here."""
 
@@ -116,7 +123,7 @@ class Pool(Protocol):
 
     def open(
         self, ranked: Sequence[Target], request: SamplingRequest
-    ) -> AbstractAsyncContextManager[tuple[Attempt, ProviderStream]]:
+    ) -> AbstractAsyncContextManager[OpenStream]:
         """The first stream that starts; leaving the context stops it."""
         ...
 

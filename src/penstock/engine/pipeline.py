@@ -205,18 +205,16 @@ class Pipeline:
             async with AsyncExitStack() as stack:
                 ranked = await meter.within(limit, lambda: self._router.rank(request))
                 opening = self._pool.open(ranked, request)
-                attempt, batches = await meter.within(
-                    limit, lambda: stack.enter_async_context(opening)
-                )
-                meter.attempt = attempt
+                opened = await meter.within(limit, lambda: stack.enter_async_context(opening))
+                meter.attempt = opened.attempt
                 while not final:
-                    batch = await meter.within(limit, lambda: anext(batches, None))
+                    batch = await meter.within(limit, lambda: anext(opened.batches, None))
                     meter.first_token()
                     if batch is None:
                         raise StreamInterrupted("the stream ended without its terminal event")
                     if batch and isinstance(last := batch[-1], Finished):
                         deltas = cast(Sequence[Delta], batch[:-1])
-                        final = [*deltas, Complete(meter.result(attempt, last.reply))]
+                        final = [*deltas, Complete(meter.result(opened.attempt, last.reply))]
                     elif batch:
                         started = True
                         yield cast(Sequence[Delta], batch)

@@ -1,4 +1,4 @@
-"""Down the ranked list until one target answers."""
+"""Down the ranked list until one target answers, with patience where it may help."""
 
 from __future__ import annotations
 
@@ -8,38 +8,36 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.contract.errors import (
-    AllTargetsFailed,
-    ContentRejected,
-    ContextLengthExceeded,
-    InvalidRequest,
-    PenstockError,
-    StreamInterrupted,
-    UnsupportedOption,
-)
-from penstock.contract.events import ProviderEvent
+from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import Reply, SamplingRequest, Transcript, TranscriptionRequest
-from penstock.contract.options import Capabilities
-from penstock.contract.ports import Attempt, Provider, ProviderStream, Target
+from penstock.contract.ports import Attempt, OpenStream, Provider, Target
 from penstock.pool.admit import admit, admit_transcription
+from penstock.pool.backoff import RetryBudget
+from penstock.pool.continuation import Continuation, MidStream
+from penstock.pool.run import Fit, RetrySettings, Run
+from penstock.pool.states import TargetStates, now
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest)
 T = TypeVar("T")
 
 
-def may_fail_over(error: PenstockError) -> bool:
-    """Whether another target could do better: not with a bad request, nor around a filter."""
-    if isinstance(error, ContextLengthExceeded | UnsupportedOption):
-        return True
-    return not isinstance(error, InvalidRequest | ContentRejected)
-
-
 class FailoverPool:
     """Tries targets in their order; the first one that answers, or starts to, wins."""
 
-    def __init__(self, provider: Callable[[str], Provider]) -> None:
+    def __init__(
+        self,
+        provider: Callable[[str], Provider],
+        *,
+        states: TargetStates | None = None,
+        settings: RetrySettings | None = None,
+        mid_stream: MidStream = "continue",
+    ) -> None:
         """`provider(name)` gives a configured provider, made when first asked for."""
         self._provider = provider
+        self.states = states or TargetStates()
+        self._settings = settings or RetrySettings()
+        self._mid_stream: MidStream = mid_stream
+        self._budget = RetryBudget()
 
     async def generate(
         self, ranked: Sequence[Target], request: SamplingRequest
@@ -66,66 +64,68 @@ class FailoverPool:
     @contextlib.asynccontextmanager
     async def open(
         self, ranked: Sequence[Target], request: SamplingRequest
-    ) -> AsyncGenerator[tuple[Attempt, ProviderStream], None]:
-        """The first stream that brings an event; leaving the context stops the upstream call."""
-        attempt, (first, rest) = await self._first(ranked, request, admit, _start)
-        # Both are closed here: a generator that was never read would not close what it wraps.
-        async with contextlib.aclosing(rest), contextlib.aclosing(_resume(first, rest)) as stream:
-            try:
-                yield attempt, stream
-            except PenstockError as error:
-                error.located(provider=attempt.target.provider, model=attempt.target.model)
-                raise
+    ) -> AsyncGenerator[OpenStream, None]:
+        """The first stream that brings an event; leaving the context stops the upstream call.
+
+        A stream that breaks later is gone on with by the next target, where that can be done.
+        """
+        run = self._run(ranked, request, admit)
+        stream = Continuation(run, request, self._mid_stream)
+        async with contextlib.aclosing(stream.events()) as batches:
+            opened = await stream.opened(batches)
+            async with contextlib.aclosing(opened.batches):
+                try:
+                    yield opened
+                except PenstockError as error:
+                    target = opened.attempt.target
+                    error.located(provider=target.provider, model=target.model)
+                    raise
 
     async def _first(
         self,
         ranked: Sequence[Target],
         request: R,
-        fit: Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]],
+        fit: Fit[R],
         call: Callable[[Provider, str, R], Awaitable[T]],
     ) -> tuple[Attempt, T]:
-        failures: list[PenstockError] = []
-        for number, target in enumerate(ranked, 1):
-            try:
-                provider = self._provider(target.provider)
-                able = provider.capabilities(target.model)
-                admitted, dropped = fit(request, able, target)
-                answer = await call(provider, target.model, admitted)
-            except PenstockError as error:
-                failures.append(error.located(provider=target.provider, model=target.model))
-                if not may_fail_over(error):
+        run = self._run(ranked, request, fit)
+        async with contextlib.aclosing(run.tickets()) as tickets:
+            async for ticket in tickets:
+                state = ticket.state
+                try:
+                    async with state.place(run.caller):
+                        started = now()
+                        target = ticket.attempt.target
+                        answer = await call(ticket.provider, target.model, ticket.request)
+                except PenstockError as error:
+                    run.failed(ticket, error)
+                except BaseException:
+                    # The caller has gone, which says nothing about the target.
+                    ticket.permit.ignore()
                     raise
-                continue
-            return Attempt(target, number, dropped), answer
-        if len(failures) == 1:
-            raise failures[0]
-        said = "; ".join(
-            f"{target}: {error}" for target, error in zip(ranked, failures, strict=True)
+                else:
+                    state.succeeded(ticket.permit)
+                    state.first_tokens.add(now() - started)
+                    return ticket.attempt, answer
+        raise run.exhausted()
+
+    def _run(self, ranked: Sequence[Target], request: R, fit: Fit[R]) -> Run[R]:
+        return Run(
+            ranked,
+            request,
+            fit,
+            provider=self._provider,
+            states=self.states,
+            budget=self._budget,
+            settings=self._settings,
         )
-        raise AllTargetsFailed(
-            f"all {len(failures)} targets failed: {said}", attempts=failures
-        ) from failures[-1]
 
 
 def _whole(provider: Provider, model: str, request: SamplingRequest) -> Awaitable[Reply]:
     return provider.generate(model, request)
 
 
-async def _transcribed(provider: Provider, model: str, request: TranscriptionRequest) -> Transcript:
-    return await provider.transcribe(model, request)
-
-
-async def _start(
-    provider: Provider, model: str, request: SamplingRequest
-) -> tuple[Sequence[ProviderEvent], ProviderStream]:
-    stream = provider.stream(model, request)
-    async for events in stream:
-        if events:
-            return events, stream
-    raise StreamInterrupted("the stream ended before it began")
-
-
-async def _resume(first: Sequence[ProviderEvent], rest: ProviderStream) -> ProviderStream:
-    yield first
-    async for events in rest:
-        yield events
+def _transcribed(
+    provider: Provider, model: str, request: TranscriptionRequest
+) -> Awaitable[Transcript]:
+    return provider.transcribe(model, request)

@@ -20,7 +20,7 @@ from tests.conformance.checks.control import ENDLESS
 from tests.conformance.checks.errors import located
 from tests.support.wire.scenario import Fault, FaultKind, Pause, Scenario
 
-LIMIT_S = 0.2
+LIMIT_S = 0.5
 """A timeout that a check waits for."""
 
 

@@ -22,6 +22,7 @@ from penstock.contract.ports import ProviderStream, Target
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.validate import Limits
 from penstock.pool.failover import FailoverPool
+from penstock.pool.run import RetrySettings
 from penstock.routing.targets import TargetTable
 from tests.support.stub import FINISHED, HELLO, REPLY, Pause, StubProvider
 
@@ -32,7 +33,9 @@ def pipeline(*providers: StubProvider) -> Pipeline:
     by_name = {provider.name: provider for provider in providers}
     targets = tuple(Target(name, "stub-model") for name in by_name)
     router = TargetTable({"default": targets}, set(by_name), "default")
-    return Pipeline(router, FailoverPool(by_name.__getitem__), Limits())
+    return Pipeline(
+        router, FailoverPool(by_name.__getitem__, settings=RetrySettings(retries=0)), Limits()
+    )
 
 
 def ask(**options: Any) -> SamplingRequest:

@@ -1,0 +1,234 @@
+"""A stream that outlives its target: what broke off is gone on with by the next one.
+
+Where the next model goes on with an assistant's turn, it is given what was said so far. Where it
+does not, it answers anew, and what the caller has read already is skipped, as long as it is the
+same to the letter. Where it is not, the caller gets one clear error, and never a torn answer for a
+whole one. Calls of tools are not gone on with: half a call cannot be matched with another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from penstock.contract.errors import InvalidRequest, PenstockError, StreamInterrupted
+from penstock.contract.events import (
+    Chunk,
+    Finished,
+    ProviderEvent,
+    ReasoningDelta,
+)
+from penstock.contract.exchange import Reply, SamplingRequest, Usage
+from penstock.contract.messages import Content, Text, assistant
+from penstock.contract.ports import Attempt, OpenStream, ProviderStream
+from penstock.pool.judge import may_continue
+from penstock.pool.run import Run, Ticket
+from penstock.pool.states import now
+from penstock.tokens import estimate_request, estimate_text, family_of
+
+MidStream: TypeAlias = Literal["continue", "error"]
+
+
+class Continuation:
+    """The events of one request, whichever targets they come from."""
+
+    def __init__(
+        self, run: Run[SamplingRequest], request: SamplingRequest, policy: MidStream
+    ) -> None:
+        """Nothing is asked before the events are read."""
+        self._run = run
+        self._request = request
+        self._policy: MidStream = policy
+        self._said: list[str] = []
+        self._torn = False
+        """Whether something was delivered that nobody can go on with."""
+        self._lost = Usage()
+        """What broken attempts took, as far as it can be told."""
+        self._opened: OpenStream | None = None
+        self._attempt: Attempt | None = None
+
+    async def opened(self, batches: ProviderStream) -> OpenStream:
+        """The stream once its first event is there; raises when there will be none."""
+        first = await anext(batches, None)
+        if first is None or self._attempt is None:
+            raise self._run.exhausted()
+        self._opened = OpenStream(self._attempt, _resume(first, batches))
+        return self._opened
+
+    async def events(self) -> ProviderStream:
+        """Batches of events; the last event of all is `Finished`."""
+        anew = False
+        async with contextlib.aclosing(self._run.tickets()) as tickets:
+            async for ticket in tickets:
+                follow = self._follow(ticket, anew=anew)
+                anew = False
+                try:
+                    async with contextlib.aclosing(self._answer(ticket, follow)) as batches:
+                        async for batch in batches:
+                            yield batch
+                    return
+                except PenstockError as error:
+                    if follow.prefilled and isinstance(error, InvalidRequest):
+                        # It does not take the beginning of an answer after all.
+                        ticket.permit.ignore()
+                        self._run.once_more()
+                        anew = True
+                        continue
+                    self._broken(ticket, error)
+                except BaseException:
+                    ticket.permit.ignore()
+                    raise
+        raise self._end()
+
+    async def _answer(self, ticket: Ticket[SamplingRequest], follow: _Follow) -> ProviderStream:
+        target = ticket.attempt.target
+        async with ticket.state.place(self._run.caller):
+            started = now()
+            stream = ticket.provider.stream(target.model, follow.request)
+            async with contextlib.aclosing(stream) as batches:
+                async for batch in batches:
+                    if not batch:
+                        continue
+                    if started:
+                        ticket.state.first_tokens.add(now() - started)
+                        started = 0.0
+                    told = self._told(batch, follow)
+                    self._attempt = ticket.attempt
+                    if self._opened is not None:
+                        self._opened.attempt = ticket.attempt
+                    if isinstance(batch[-1], Finished):
+                        ticket.state.succeeded(ticket.permit)
+                        yield told
+                        return
+                    if told:
+                        yield told
+            raise StreamInterrupted("the stream ended without its terminal event")
+
+    def _follow(self, ticket: Ticket[SamplingRequest], *, anew: bool) -> _Follow:
+        said = "".join(self._said)
+        if not said:
+            return _Follow(ticket.request)
+        if not ticket.able.prefill or anew:
+            return _Follow(ticket.request, skip=said)
+        # APIs refuse a beginning that ends in white space, so that is expected back.
+        begun = said.rstrip()
+        messages = (*ticket.request.messages, assistant(begun))
+        request = msgspec.structs.replace(ticket.request, messages=messages)
+        return _Follow(request, begun=said, tail=said[len(begun) :])
+
+    def _told(self, batch: Sequence[ProviderEvent], follow: _Follow) -> list[ProviderEvent]:
+        told: list[ProviderEvent] = []
+        for event in batch:
+            if isinstance(event, Finished):
+                told.append(Finished(self._whole(event.reply, follow)))
+            elif isinstance(event, Chunk):
+                if text := follow.rest_of(event.text):
+                    self._said.append(text)
+                    told.append(Chunk(text) if text != event.text else event)
+            elif isinstance(event, ReasoningDelta):
+                # What was thought before is not thought again aloud.
+                if not follow.is_second:
+                    told.append(event)
+            else:
+                if follow.skip:
+                    raise follow.differs()
+                self._torn = True
+                told.append(event)
+        return told
+
+    def _whole(self, reply: Reply, follow: _Follow) -> Reply:
+        if follow.skip:
+            raise follow.differs()
+        if not follow.is_second:
+            return reply
+        content = _with_text("".join(self._said), reply.content) if follow.begun else reply.content
+        return msgspec.structs.replace(reply, content=content, usage=self._lost + reply.usage)
+
+    def _broken(self, ticket: Ticket[SamplingRequest], error: PenstockError) -> None:
+        """Take note, and raise the error unless somebody else may go on."""
+        said = "".join(self._said)
+        if not (said or self._torn):
+            self._run.failed(ticket, error)
+            return
+        if isinstance(error, StreamInterrupted):
+            error.partial = said
+        self._run.failed(ticket, error, in_mid_answer=True)
+        if self._policy == "error" or self._torn or not may_continue(error):
+            raise error
+        model = ticket.attempt.target.model
+        self._lost += Usage(
+            estimate_request(self._request, model),
+            estimate_text(said, family_of(model)),
+            estimated=True,
+        )
+
+    def _end(self) -> PenstockError:
+        """The caller has read a part: the error that broke it off says so, with the part."""
+        said = "".join(self._said)
+        last = self._run.exhausted()
+        if not said or last is self._run.failures[-1][1]:
+            return last
+        error = StreamInterrupted(
+            f"the stream broke off, and nobody went on: {last}",
+            partial=said,
+            provider=last.provider,
+            model=last.model,
+        )
+        error.__cause__ = last
+        return error
+
+
+class _Follow:
+    """How a target takes part: as the first, with what was said so far, or anew."""
+
+    __slots__ = ("begun", "is_second", "prefilled", "request", "skip", "tail")
+
+    def __init__(
+        self, request: SamplingRequest, *, begun: str = "", tail: str = "", skip: str = ""
+    ) -> None:
+        self.request = request
+        self.begun = begun
+        self.tail = tail
+        self.skip = skip
+        self.prefilled = bool(begun)
+        self.is_second = bool(begun or skip)
+
+    def rest_of(self, text: str) -> str:
+        """The part of the text that the caller has not read; raises when it is another answer."""
+        if self.tail:
+            expected, self.tail = self.tail, ""
+            return text.removeprefix(expected)
+        if not self.skip:
+            return text
+        if self.skip.startswith(text):
+            self.skip = self.skip[len(text) :]
+            return ""
+        if text.startswith(self.skip):
+            rest, self.skip = text[len(self.skip) :], ""
+            return rest
+        raise self.differs()
+
+    def differs(self) -> StreamInterrupted:
+        return StreamInterrupted("the stream broke off, and the next answer is another one")
+
+
+def _with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:
+    """The content with all its text as one part, where the first stood."""
+    parts: list[Content] = []
+    placed = False
+    for part in content:
+        if not isinstance(part, Text):
+            parts.append(part)
+        elif not placed:
+            parts.append(Text(text))
+            placed = True
+    return tuple(parts if placed else [Text(text), *parts])
+
+
+async def _resume(first: Sequence[ProviderEvent], rest: ProviderStream) -> ProviderStream:
+    yield first
+    async for events in rest:
+        yield events

@@ -1,0 +1,49 @@
+"""What an error means for the request, and what it says about the target."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from penstock.contract.errors import (
+    AuthenticationFailed,
+    ConfigurationError,
+    ContentRejected,
+    ContextLengthExceeded,
+    InvalidRequest,
+    PenstockError,
+    ProviderUnavailable,
+    RateLimited,
+    RequestCancelled,
+    ToolFailed,
+    UnsupportedOption,
+)
+
+Blame: TypeAlias = Literal["none", "failure", "shun"]
+
+
+def may_fail_over(error: PenstockError) -> bool:
+    """Whether another target could do better: not with a bad request, nor around a filter."""
+    if isinstance(error, ContextLengthExceeded | UnsupportedOption):
+        return True
+    return not isinstance(error, InvalidRequest | ContentRejected | RequestCancelled)
+
+
+def may_continue(error: PenstockError) -> bool:
+    """Whether an answer that broke off may be gone on with elsewhere."""
+    return isinstance(error, ProviderUnavailable | RateLimited)
+
+
+def blame_of(error: PenstockError) -> Blame:
+    """What the target's breaker is told.
+
+    Nothing, where the caller is at fault, or a limit of the model that another request keeps. A
+    refused key and an empty account will be refused again: such a target is shunned, which is to
+    say asked last, so that whoever has no other hears the reason again.
+    """
+    if isinstance(error, AuthenticationFailed):
+        return "shun"
+    if isinstance(error, RateLimited):
+        return "failure" if error.retryable else "shun"
+    if isinstance(error, InvalidRequest | ContentRejected | ToolFailed | ConfigurationError):
+        return "none"
+    return "failure"

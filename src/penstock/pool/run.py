@@ -1,0 +1,159 @@
+"""One request on its way down the ranked list: whom to ask next, how often, and after how long."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from penstock.contract.errors import AllTargetsFailed, PenstockError
+from penstock.contract.exchange import SamplingRequest, TranscriptionRequest
+from penstock.contract.options import Capabilities
+from penstock.contract.ports import Attempt, Provider, Target
+from penstock.pool.backoff import RetryBudget, pause_s
+from penstock.pool.breaker import Permit
+from penstock.pool.judge import may_fail_over
+from penstock.pool.states import TargetState, TargetStates
+
+R = TypeVar("R", SamplingRequest, TranscriptionRequest)
+Fit = Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]]
+
+
+class RetrySettings(msgspec.Struct, frozen=True):
+    """How patient the pool is with a target."""
+
+    retries: int = 2
+    longest_wait_s: float = 10.0
+    """A target that asks for a longer pause is passed over."""
+
+
+class Ticket(msgspec.Struct, Generic[R]):
+    """Leave to ask one target once."""
+
+    attempt: Attempt
+    provider: Provider
+    able: Capabilities
+    request: R
+    """As this target can take it."""
+    state: TargetState
+    permit: Permit
+
+
+class Run(Generic[R]):
+    """Hands out tickets until one brings an answer, or there are none left."""
+
+    def __init__(
+        self,
+        ranked: Sequence[Target],
+        request: R,
+        fit: Fit[R],
+        *,
+        provider: Callable[[str], Provider],
+        states: TargetStates,
+        budget: RetryBudget,
+        settings: RetrySettings,
+    ) -> None:
+        """Nothing is asked before a ticket is used."""
+        # Whoever is known to be ill is asked last, if at all.
+        self._waiting = sorted(ranked, key=lambda target: not states.available(target)[0])
+        self._request = request
+        self._fit = fit
+        self._provider = provider
+        self._states = states
+        self._budget = budget
+        self._settings = settings
+        self._number = 0
+        self._retries = 0
+        self._again_in: float | None = None
+        self.failures: list[tuple[Target, PenstockError]] = []
+        budget.request()
+
+    @property
+    def caller(self) -> str:
+        """Who waits in line for a place; callers take turns."""
+        if isinstance(self._request, SamplingRequest):
+            return str(self._request.metadata.get("user", ""))
+        return ""
+
+    async def tickets(self) -> AsyncGenerator[Ticket[R], None]:
+        """One after the other; after each that was used in vain, call `failed`."""
+        while self._waiting:
+            target = self._waiting.pop(0)
+            self._retries = 0
+            while True:
+                self._again_in = None
+                ticket = self._issue(target)
+                if ticket is None:
+                    break
+                yield ticket
+                if self._again_in is None:
+                    break
+                if self._again_in > 0 and not self._may_retry():
+                    break
+                await asyncio.sleep(self._again_in)
+
+    def failed(
+        self, ticket: Ticket[R], error: PenstockError, *, in_mid_answer: bool = False
+    ) -> None:
+        """Learn from it and decide how to go on; raises the error when nobody could do better."""
+        target = ticket.attempt.target
+        error.located(provider=target.provider, model=target.model)
+        ticket.state.failed(ticket.permit, error)
+        self.failures.append((target, error))
+        if not may_fail_over(error):
+            raise error
+        # In mid-answer time is short: any other target is better than a pause.
+        if not (in_mid_answer and self._waiting):
+            self._again_in = pause_s(
+                error,
+                self._retries + 1,
+                longest_s=self._settings.longest_wait_s,
+                random=random.random,  # nobody's secret depends on it
+            )
+
+    def once_more(self) -> None:
+        """Ask the same target again at once, in another way."""
+        self._again_in = 0.0
+
+    def _may_retry(self) -> bool:
+        self._retries += 1
+        return self._retries <= self._settings.retries and self._budget.spend()
+
+    def exhausted(self) -> PenstockError:
+        """The error when every target has been tried: that of the only one, or all together."""
+        errors = [error for _, error in self.failures]
+        last = dict(self.failures)
+        if len(last) == 1:
+            return errors[-1]
+        said = "; ".join(f"{target}: {error}" for target, error in last.items())
+        failed = AllTargetsFailed(f"all {len(last)} targets failed: {said}", attempts=errors)
+        failed.__cause__ = errors[-1] if errors else None
+        return failed
+
+    def _issue(self, target: Target) -> Ticket[R] | None:
+        state = self._states[target]
+        permit = state.breaker.allow()
+        if permit is None:
+            self.failures.append((target, state.refusal()))
+            return None
+        try:
+            provider = self._provider(target.provider)
+            able = provider.capabilities(target.model)
+            admitted, dropped = self._fit(self._request, able, target)
+        except PenstockError as error:
+            permit.ignore()
+            self.failures.append(
+                (target, error.located(provider=target.provider, model=target.model))
+            )
+            if not may_fail_over(error):
+                raise
+            return None
+        except BaseException:
+            permit.ignore()
+            raise
+        self._number += 1
+        attempt = Attempt(target, self._number, dropped)
+        return Ticket(attempt, provider, able, admitted, state, permit)

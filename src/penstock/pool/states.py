@@ -1,0 +1,166 @@
+"""What the pool knows of each target: whether it may be asked, how busy it is, how fast."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from penstock.contract.errors import PenstockError, ProviderUnavailable, RateLimited
+from penstock.contract.ports import Target
+from penstock.pool.breaker import Breaker, BreakerSettings, Permit
+from penstock.pool.history import Latencies
+from penstock.pool.judge import blame_of
+from penstock.pool.slots import Slots
+
+
+class TargetHealth(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One target as it is seen from outside."""
+
+    target: str
+    state: Literal["closed", "open", "half_open"]
+    reason: str = ""
+    retry_in_s: float = 0.0
+    in_flight: int = 0
+    waiting: int = 0
+    limit: int | None = None
+
+
+class TargetState:
+    """One target: its breaker, its places, and how long it took lately."""
+
+    def __init__(self, target: Target, settings: BreakerSettings, limit: int | None) -> None:
+        """Healthy and idle, as far as anybody knows."""
+        self.target = target
+        self._settings = settings
+        self._shunned_until = 0.0
+        self._shunned_for = ""
+        self.breaker = Breaker(settings)
+        self.slots = Slots(limit)
+        self.first_tokens = Latencies()
+
+    def place(self, caller: str) -> Place:
+        """A place for one call; a target that is asked too often gets fewer of them."""
+        return Place(self.slots, caller)
+
+    def failed(self, permit: Permit, error: PenstockError) -> None:
+        """Learn from an error of this target."""
+        blame = blame_of(error)
+        if blame == "failure":
+            permit.failure(_reason(error))
+            return
+        permit.ignore()
+        if blame == "shun":
+            self._shunned_until = time.monotonic() + self._settings.cooldown_s
+            self._shunned_for = _reason(error)
+
+    def succeeded(self, permit: Permit) -> None:
+        """Whatever was held against it is forgotten."""
+        permit.success()
+        self._shunned_until = 0.0
+
+    @property
+    def shunned_for(self) -> str:
+        """Why it is asked last just now; empty when it is not."""
+        return self._shunned_for if time.monotonic() < self._shunned_until else ""
+
+    def refusal(self) -> PenstockError:
+        """The error for a target that is not asked at all."""
+        left = self.breaker.retry_in_s
+        soon = f"; it is tried again in {left:.0f} s" if 0 < left < math.inf else ""
+        reason = self.breaker.reason or "it is being tried by another request"
+        return ProviderUnavailable(
+            f"{self.target} is not asked for now: {reason}{soon}",
+            provider=self.target.provider,
+            model=self.target.model,
+        )
+
+    @property
+    def health(self) -> TargetHealth:
+        """For people and for routing."""
+        breaker, slots = self.breaker, self.slots
+        return TargetHealth(
+            str(self.target),
+            breaker.state,
+            breaker.reason or self.shunned_for,
+            breaker.retry_in_s,
+            slots.in_flight,
+            slots.waiting,
+            slots.limit,
+        )
+
+
+class Place:
+    """One of the places at a target, for as long as the block lasts."""
+
+    # A class, because a generator in its place would cost every call more.
+    __slots__ = ("_caller", "_slots")
+
+    def __init__(self, slots: Slots, caller: str) -> None:
+        """Waits when it is entered."""
+        self._slots = slots
+        self._caller = caller
+
+    async def __aenter__(self) -> None:
+        """Wait in line."""
+        await self._slots.acquire(self._caller)
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Make room; after a 429, for fewer than before."""
+        if isinstance(error, RateLimited):
+            # While the place is still held, for it counts among the too many.
+            self._slots.throttled(error.retry_after)
+        self._slots.release(well=error is None)
+
+
+class TargetStates:
+    """All targets that were ever asked, by themselves."""
+
+    def __init__(
+        self, settings: BreakerSettings | None = None, limits: Mapping[str, int] | None = None
+    ) -> None:
+        """`limits` says how many requests a provider may be working on at once, for each target."""
+        self._settings = settings or BreakerSettings()
+        self._limits = limits or {}
+        self._states: dict[Target, TargetState] = {}
+
+    def __getitem__(self, target: Target) -> TargetState:
+        """The state of this target, from now on."""
+        state = self._states.get(target)
+        if state is None:
+            limit = self._limits.get(target.provider)
+            state = self._states[target] = TargetState(target, self._settings, limit)
+        return state
+
+    def __iter__(self) -> Iterator[TargetState]:
+        """Those that were asked for already."""
+        return iter(list(self._states.values()))
+
+    def available(self, target: Target) -> tuple[bool, str]:
+        """Whether the target may be asked, and why not."""
+        state = self._states.get(target)
+        if state is None:
+            return True, ""
+        if state.breaker.state == "closed":
+            return not state.shunned_for, state.shunned_for
+        return state.breaker.state == "half_open", state.breaker.reason
+
+    def mark_down(self, target: Target, reason: str) -> None:
+        """Ask this target nothing until it is marked up."""
+        self[target].breaker.trip(f"marked down: {reason}", math.inf)
+
+    def mark_up(self, target: Target) -> None:
+        """Ask this target again, whatever it was blamed for."""
+        self[target].breaker.reset()
+
+
+def now() -> float:
+    """The clock of latencies."""
+    return time.perf_counter()
+
+
+def _reason(error: PenstockError) -> str:
+    return f"{type(error).__name__}: {error.message}"[:300]

@@ -1,0 +1,58 @@
+"""What the configuration means to the parts that are built from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.config.settings import Config, ProviderConfig
+from penstock.contract.ports import Provider
+from penstock.pool.breaker import BreakerSettings
+from penstock.pool.failover import FailoverPool
+from penstock.pool.run import RetrySettings
+from penstock.pool.states import TargetStates
+from penstock.providers.credentials import Secret
+from penstock.providers.http import TransportSettings
+from penstock.providers.registry import ProviderSettings
+
+
+def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool:
+    """A pool with the patience that this configuration has."""
+    pool = config.pool
+    breaker = BreakerSettings(
+        pool.breaker_failures, pool.breaker_cooldown_s, pool.breaker_half_open_successes
+    )
+    places = {
+        name: each.max_concurrent for name, each in config.providers.items() if each.max_concurrent
+    }
+    return FailoverPool(
+        provider,
+        states=TargetStates(breaker, places),
+        settings=RetrySettings(pool.retries, pool.longest_retry_wait_s),
+        mid_stream=pool.mid_stream,
+    )
+
+
+def transport_settings(config: Config) -> TransportSettings:
+    """How this configuration wants connections to be used."""
+    pool = config.pool
+    return TransportSettings(
+        connect_timeout_s=pool.connect_timeout_s,
+        response_timeout_s=pool.request_timeout_s,
+        first_token_timeout_s=pool.first_token_timeout_s,
+        idle_timeout_s=pool.stream_idle_timeout_s,
+        max_response_bytes=pool.max_response_bytes,
+        ca_file=pool.ca_file,
+    )
+
+
+def provider_settings(name: str, configured: ProviderConfig) -> ProviderSettings:
+    """One provider's table, as the registry takes it."""
+    token = configured.auth_token.get_secret_value().strip() if configured.auth_token else ""
+    return ProviderSettings(
+        name,
+        configured.kind or name,
+        url=configured.url,
+        auth_token=Secret(token) if token else None,
+        headers=configured.headers,
+        options=configured.options,
+    )
