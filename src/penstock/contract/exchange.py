@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock.contract.mcp_sampling import (
+    MCPParams,
+    decode_params,
+    read_params,
+    write_extras,
+    write_result,
+)
 from penstock.contract.messages import (
     Audio,
     Content,
@@ -18,6 +24,7 @@ from penstock.contract.messages import (
     ToolUse,
     join_text,
 )
+from penstock.contract.metadata import Metadata, Usage
 from penstock.contract.options import (
     IncludeContext,
     MCPTool,
@@ -51,6 +58,16 @@ class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     metadata: JSONObject = msgspec.field(default_factory=dict[str, Any])
     timeout: float | None = None
     ignore_invalid_options: bool = False
+    meta: JSONObject | None = None
+    """The `_meta` of an MCP request: a progress token, a protocol version, whatever came."""
+
+    @classmethod
+    def from_mcp(cls, params: MCPParams) -> SamplingRequest:
+        """The request in MCP's own JSON: the params of `sampling/createMessage`, of either era.
+
+        Raises InvalidRequest with every problem, each with its path as MCP spells it.
+        """
+        return cls(**read_params(decode_params(params)))
 
     def with_schema_in_words(self, *, in_system_prompt: bool = True) -> SamplingRequest:
         """The same request, its schema asked for in the prompt instead of by the API's own way."""
@@ -63,43 +80,6 @@ class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         *earlier, last = self.messages
         last = msgspec.structs.replace(last, content=(*last.content, Text(asked)))
         return msgspec.structs.replace(self, output_schema=None, messages=(*earlier, last))
-
-
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them.
-
-    `input_tokens` is the whole prompt, cached part included. None means that the provider did not
-    say; an estimate of ours is marked by `estimated` and never mixed with a count.
-    """
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_input_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    estimated: bool = False
-
-    @property
-    def total_tokens(self) -> int | None:
-        """Input and output together; None when neither is known."""
-        return _sum(self.input_tokens, self.output_tokens)
-
-    def __add__(self, other: Usage) -> Usage:
-        """The usage of both calls; an estimate makes the sum an estimate."""
-        return Usage(
-            _sum(self.input_tokens, other.input_tokens),
-            _sum(self.output_tokens, other.output_tokens),
-            _sum(self.cached_input_tokens, other.cached_input_tokens),
-            _sum(self.cache_write_tokens, other.cache_write_tokens),
-            _sum(self.reasoning_tokens, other.reasoning_tokens),
-            self.estimated or other.estimated,
-        )
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    if first is None:
-        return second
-    return first if second is None else first + second
 
 
 class TokenCount(msgspec.Struct, frozen=True):
@@ -129,64 +109,6 @@ class Reply(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The text parts, joined."""
         return join_text(self.content)
-
-
-class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What there is to know about a call; `as_dict()` gives the stable string keys."""
-
-    provider: str
-    model: str
-    request_id: str
-    latency_ms: int
-    first_token_ms: int | None = None
-    usage: Usage = Usage()
-    api_calls: int = 1
-    tool_rounds: int = 0
-    attempts: int = 1
-    response_id: str | None = None
-    response_status: str | None = None
-    embedding_count: int | None = None
-    embedding_dims: int | None = None
-    cost_nanos: int | None = None
-    dropped_options: tuple[str, ...] = ()
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The cost for people; sums of money are kept in integer nano-dollars (`cost_nanos`)."""
-        return None if self.cost_nanos is None else self.cost_nanos / 1e9
-
-    def as_dict(self) -> dict[str, str]:
-        """Every known fact as text under its stable key; what is unknown is absent."""
-        facts: Mapping[str, object] = {
-            "provider": self.provider,
-            "model": self.model,
-            "request_id": self.request_id,
-            "latency_ms": self.latency_ms,
-            "first_token_ms": self.first_token_ms,
-            "input_tokens": self.usage.input_tokens,
-            "output_tokens": self.usage.output_tokens,
-            "total_tokens": self.usage.total_tokens,
-            "cached_input_tokens": self.usage.cached_input_tokens,
-            "reasoning_tokens": self.usage.reasoning_tokens,
-            "api_calls": self.api_calls,
-            "tool_rounds": self.tool_rounds,
-            "attempts": self.attempts,
-            "response_id": self.response_id,
-            "response_status": self.response_status,
-            "embedding_count": self.embedding_count,
-            "embedding_dims": self.embedding_dims,
-            "cost_usd": None if self.cost_nanos is None else nanos_to_text(self.cost_nanos),
-            "dropped_options": ",".join(self.dropped_options) or None,
-        }
-        return {key: str(value) for key, value in facts.items() if value is not None}
-
-
-def nanos_to_text(nanos: int) -> str:
-    """Nano-dollars as an exact decimal number of dollars, without trailing zeros."""
-    sign, nanos = ("-", -nanos) if nanos < 0 else ("", nanos)
-    whole, fraction = divmod(nanos, 1_000_000_000)
-    digits = f"{fraction:09d}".rstrip("0")
-    return f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}"
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -237,6 +159,16 @@ class Result(msgspec.Struct, frozen=True):
     def message(self) -> Message:
         """The answer as a turn, ready to be appended to the history."""
         return Message("assistant", self.content)
+
+    def to_mcp(self, *, extras: bool = False, single: bool = False) -> JSONObject:
+        """The result of `sampling/createMessage`: `role`, `content`, `model` and `stopReason`.
+
+        The content is one block, or a list when there is more to say than one can hold; thinking
+        is left out. `single` is for peers that know no lists: they get all text in one block, or
+        the first block when there is no text. `extras` adds `usage` and `_metadata`.
+        """
+        written = write_result(self.content, self.model, self.stop_reason, single=single)
+        return written | write_extras(self.metadata) if extras else written
 
 
 class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class PromptOptions(TypedDict, total=False):
     metadata: JSONObject
     timeout: float | None
     ignore_invalid_options: bool
+    meta: JSONObject | None
 
 
 class RequestOptions(PromptOptions, total=False):

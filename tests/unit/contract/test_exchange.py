@@ -14,9 +14,9 @@ from penstock.contract.exchange import (
     Result,
     SamplingRequest,
     Usage,
-    nanos_to_text,
 )
 from penstock.contract.messages import MCPCall, Message, Reasoning, Text, ToolUse, user
+from penstock.contract.metadata import nanos_to_text
 
 FULL = Metadata(
     provider="openai",
