@@ -85,8 +85,45 @@ class Provider(Protocol):
         ...
 
 
+class Health(Protocol):
+    """Knows which targets may be asked just now."""
+
+    def available(self, target: Target) -> tuple[bool, str]:
+        """Whether it may be asked, and why not: an open breaker, a failed check, an order."""
+        ...
+
+
+class RankedTarget(msgspec.Struct, frozen=True):
+    """A target with its place in the ranking: why it is there, and whether it may be asked."""
+
+    target: Target
+    available: bool
+    reasons: tuple[str, ...]
+    score: float = 0.0
+    """What the priorities make of it, among targets that are equal otherwise; more is better."""
+
+
+class RouteDecision(msgspec.Struct, frozen=True):
+    """Which targets would serve a request, best first, and the reasons of each."""
+
+    model: str | None
+    """What the caller asked for; None when it was left to us."""
+    ranked: tuple[RankedTarget, ...]
+    left_out: tuple[RankedTarget, ...] = ()
+    """Targets that were looked at and will not be tried."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets in the order in which they are tried."""
+        return tuple(each.target for each in self.ranked)
+
+
 class Router(Protocol):
     """Decides which targets may serve a request, best first."""
+
+    async def explain(self, request: SamplingRequest) -> RouteDecision:
+        """The ranking with its reasons; `rank` gives the same targets in the same order."""
+        ...
 
     async def rank(self, request: SamplingRequest) -> Sequence[Target]:
         """The targets to try in order; raises ModelNotFound when there are none."""

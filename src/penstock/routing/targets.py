@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from penstock.contract.errors import ConfigurationError, ModelNotFound
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.ports import Target
+from penstock.contract.options import ModelPreferences
+from penstock.contract.ports import Health, RouteDecision, Target
+from penstock.routing.ranking import AllAvailable, Candidate, Scorer, decide, in_order
 
 
 def parse_target(text: str) -> Target:
@@ -28,20 +30,46 @@ class TargetTable:
         default: str | None,
         *,
         refused: Callable[[Target], bool] = lambda target: False,
+        health: Health | None = None,
+        scorer: Scorer = in_order,
     ) -> None:
         """`providers` are all names that a target may begin with.
 
         `refused` tells which targets must be configured and may not just be named by a caller.
+        Without `health`, every target may be asked at any time.
         """
         self._refused = refused
+        self._health = health or AllAvailable()
+        self._scorer = scorer
         self._configured = {target for targets in models.values() for target in targets}
         self._models = models
         self._providers = providers
         self._default = default
 
     async def rank(self, request: SamplingRequest) -> Sequence[Target]:
-        """The model's targets in their configured order."""
-        return self.resolve(request.model)
+        """The targets to try in order, as `explain` explains them."""
+        return (await self.explain(request)).targets
+
+    async def explain(self, request: SamplingRequest) -> RouteDecision:
+        """The targets in their order: those that may be asked, then by hints, then as configured.
+
+        Hints choose among the targets of the model that is asked for. When none is, they may also
+        choose targets of any other configured model.
+        """
+        preferences = request.model_preferences or ModelPreferences()
+        name = request.model or self._default
+        candidates = [
+            Candidate(target, f"target {place} of {name!r}")
+            for place, target in enumerate(self.resolve(request.model), 1)
+        ]
+        if not request.model and preferences.hints:
+            candidates += self._of_other_models(name)
+        return decide(request.model, candidates, preferences, self._health, self._scorer)
+
+    def _of_other_models(self, served: str | None) -> Iterator[Candidate]:
+        for name, targets in self._models.items():
+            for place, target in enumerate(targets if name != served else (), 1):
+                yield Candidate(target, f"target {place} of {name!r}", only_if_hinted=True)
 
     def resolve(self, model: str | None) -> Sequence[Target]:
         """The targets of an alias, or the one that `provider/model` spells out."""

@@ -202,12 +202,12 @@ def test_a_tool_choice_without_a_mode_is_automatic(choice: dict[str, str], mode:
     ],
 )
 def test_resources_in_a_tools_result_are_told_as_text_picture_or_sound(
-    block: dict[str, Any], part: Content
+    block: dict[str, Any], part: Text | Image | Audio
 ) -> None:
     result = {"type": "tool_result", "toolUseId": "c1", "content": [block]}
     mcp_types.ToolResultContent.model_validate(result)
     request = SamplingRequest.from_mcp(minimal(messages=[{"role": "user", "content": result}]))
-    assert request.messages[0].content == (ToolResult("c1", (part,)),)  # type: ignore[arg-type]
+    assert request.messages[0].content == (ToolResult("c1", (part,)),)
 
 
 def test_a_structured_result_that_is_no_object_is_told_as_text_unless_text_is_there() -> None:
