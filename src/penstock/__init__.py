@@ -79,6 +79,7 @@ from penstock.contract.options import (
     ToolChoice,
     ToolDefinition,
 )
+from penstock.contract.ports import RankedTarget, RouteDecision, Target
 
 if TYPE_CHECKING:
     from penstock.config.settings import Config
@@ -96,7 +97,10 @@ if TYPE_CHECKING:
         structured_generator,
         transcription_generator,
     )
+    from penstock.streaming.callbacks import StreamCallbacks
     from penstock.streaming.handle import StreamHandle
+    from penstock.telemetry.latency import Latency
+    from penstock.telemetry.usage import ModelUsage, UsageStats
 
 # Loaded at first use: they bring asyncio and pydantic, which a mere import should not pay for.
 _LAZY = {
@@ -104,15 +108,19 @@ _LAZY = {
     "EmbeddingGenerator": "penstock.generators.embeddings",
     "Engine": "penstock.gateway",
     "GeneratorStream": "penstock.generators.stream",
+    "Latency": "penstock.telemetry.latency",
     "MessageType": "penstock.generators.contexts",
+    "ModelUsage": "penstock.telemetry.usage",
     "PromptContext": "penstock.generators.contexts",
     "PromptContextProvider": "penstock.generators.contexts",
     "ProviderHealth": "penstock.gateway",
+    "StreamCallbacks": "penstock.streaming.callbacks",
     "StreamHandle": "penstock.streaming.handle",
     "StringGenerator": "penstock.generators.content",
     "StructuredGenerator": "penstock.generators.structured",
     "Tool": "penstock.generators.functions",
     "TranscriptionGenerator": "penstock.generators.transcription",
+    "UsageStats": "penstock.telemetry.usage",
     "ask": "penstock.gateway",
     "embedding_generator": "penstock.standalone",
     "open": "penstock.gateway",
@@ -145,6 +153,7 @@ __all__ = [
     "GeneratorStream",
     "Image",
     "InvalidRequest",
+    "Latency",
     "MCPCall",
     "MCPTool",
     "MalformedResponse",
@@ -153,6 +162,7 @@ __all__ = [
     "Metadata",
     "ModelNotFound",
     "ModelPreferences",
+    "ModelUsage",
     "OutputSchema",
     "PenstockError",
     "Problem",
@@ -162,19 +172,23 @@ __all__ = [
     "ProviderHealth",
     "ProviderTimeout",
     "ProviderUnavailable",
+    "RankedTarget",
     "RateLimited",
     "Reasoning",
     "ReasoningDelta",
     "RequestCancelled",
     "Result",
+    "RouteDecision",
     "SamplingRejected",
     "SamplingRequest",
+    "StreamCallbacks",
     "StreamEvent",
     "StreamHandle",
     "StreamInterrupted",
     "StringGenerator",
     "StructuredGenerator",
     "StructuredOutputInvalid",
+    "Target",
     "Text",
     "TokenCount",
     "Tool",
@@ -192,6 +206,7 @@ __all__ = [
     "TranscriptionResult",
     "UnsupportedOption",
     "Usage",
+    "UsageStats",
     "__version__",
     "ask",
     "assistant",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import weakref
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack, cast, overload
+from typing import Literal, TypeVar, Unpack
 
 import msgspec
 
@@ -20,9 +19,6 @@ from penstock.contract.addresses import is_public
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.exchange import (
     EmbeddingResult,
-    Result,
-    SamplingRequest,
-    TokenCount,
     TranscriptionResult,
 )
 from penstock.contract.media import AudioSource
@@ -31,30 +27,24 @@ from penstock.contract.messages import Audio
 from penstock.contract.options import MCPTool
 from penstock.contract.ports import ModelInfo, Provider, Target
 from penstock.contract.requests import (
-    CountOptions,
-    Messages,
-    RequestOptions,
     TranscribeOptions,
     build_embedding_request,
-    build_request,
     build_transcription_request,
 )
 from penstock.contract.tools import ToolSource
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.sampling import Sampling
 from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
 from penstock.providers.http import HttpTransport
 from penstock.providers.registry import build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
-from penstock.streaming.handle import StreamHandle
 from penstock.tool_servers import ToolServers
 from penstock.wiring import pool_of, provider_settings, transport_settings
 
 T = TypeVar("T")
 ASK_MAX_TOKENS = 512
 """What `ask` allows an answer, as it is the one call that does not require a limit."""
-COUNT_MAX_TOKENS = 65_536
-"""What `count_tokens` takes for the limit of an answer: room for any level of thinking."""
 EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
@@ -69,7 +59,7 @@ class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
-class Engine(Generators):
+class Engine(Sampling, Generators):
     """One pipeline with its providers; made by `penstock.open()`."""
 
     def __init__(
@@ -100,69 +90,18 @@ class Engine(Generators):
             refused=lambda target: not model_files and target.model.endswith(".gguf"),
         )
         self._pool = pool_of(config, self.provider)
-        self._pipeline = Pipeline(
-            self._targets,
-            self._pool,
-            Limits(
-                max_temperature=config.limits.max_temperature,
-                max_stop_sequences=config.limits.max_stop_sequences,
-            ),
+        super().__init__(
+            Pipeline(
+                self._targets,
+                self._pool,
+                Limits(
+                    max_temperature=config.limits.max_temperature,
+                    max_stop_sequences=config.limits.max_stop_sequences,
+                ),
+            )
         )
         self._owns_tool_servers = tool_servers is None
         self._tool_servers = tool_servers or ToolServers()
-        self._streams: weakref.WeakValueDictionary[str, StreamHandle] = (
-            weakref.WeakValueDictionary()
-        )
-
-    @overload
-    async def create_message(self, messages: SamplingRequest) -> Result: ...
-    @overload
-    async def create_message(
-        self, messages: Messages, **options: Unpack[RequestOptions]
-    ) -> Result: ...
-    async def create_message(self, messages: SamplingRequest | Messages, **options: Any) -> Result:
-        """The whole answer to messages, or to one request that says everything."""
-        return await self._pipeline.run(_request(messages, options))
-
-    @overload
-    async def create_message_stream(self, messages: SamplingRequest) -> StreamHandle: ...
-    @overload
-    async def create_message_stream(
-        self, messages: Messages, **options: Unpack[RequestOptions]
-    ) -> StreamHandle: ...
-    async def create_message_stream(
-        self, messages: SamplingRequest | Messages, **options: Any
-    ) -> StreamHandle:
-        """The answer while it is made; returns as soon as its first event is there."""
-        handle = await self._pipeline.start(_request(messages, options))
-        self._streams[handle.request_id] = handle
-        return handle
-
-    async def cancel_request(self, request_id: str) -> bool:
-        """Stop a running stream; False when none of this id runs."""
-        handle = self._streams.get(request_id)
-        return handle is not None and await handle.cancel()
-
-    @overload
-    async def count_tokens(self, messages: SamplingRequest) -> TokenCount: ...
-    @overload
-    async def count_tokens(
-        self, messages: Messages, **options: Unpack[CountOptions]
-    ) -> TokenCount: ...
-    async def count_tokens(
-        self, messages: SamplingRequest | Messages, **options: Any
-    ) -> TokenCount:
-        """How many tokens the model would read, tools and pictures included; nothing is answered.
-
-        The first target of the model is asked, whose count is exact. An estimate, marked so, takes
-        its place where the provider counts nothing, and after ModelNotFound and
-        ProviderUnavailable, which are also what a server without the endpoint amounts to. All
-        other errors are raised: AuthenticationFailed, RateLimited, InvalidRequest and its kin. So
-        is ProviderTimeout when the request's own `timeout` runs out.
-        """
-        if not isinstance(messages, SamplingRequest):
-            options = {"max_tokens": COUNT_MAX_TOKENS, **options}
-        return await self._pipeline.count(_request(messages, options))
 
     async def embed(
         self,
@@ -253,8 +192,7 @@ class Engine(Generators):
 
     async def aclose(self) -> None:
         """Stop what still runs and close every connection."""
-        for handle in list(self._streams.values()):
-            await handle.cancel()
+        await self._running.cancel_all()
         if self._owns_tool_servers:
             await self._tool_servers.aclose()
         for provider in self._providers.values():
@@ -275,14 +213,6 @@ class Engine(Generators):
     ) -> None:
         """Close everything."""
         await self.aclose()
-
-
-def _request(messages: SamplingRequest | Messages, options: dict[str, Any]) -> SamplingRequest:
-    if isinstance(messages, SamplingRequest):
-        if options:
-            raise TypeError("options belong inside the SamplingRequest")
-        return messages
-    return build_request(messages, cast(RequestOptions, options))
 
 
 def open(config: str | Path | Config | None = None) -> Engine:

@@ -120,20 +120,29 @@ def surface() -> Iterator[str]:
 
 
 def methods(kind: type[Any]) -> Iterator[str]:
+    seen: set[str] = set()
     for owner in kind.__mro__:
         if not owner.__module__.startswith("penstock"):
             continue
         for name, value in vars(owner).items():
             if name.startswith("_") and name not in {"__init__", "__add__", "__aiter__"}:
                 continue
+            if name in seen:
+                continue
+            seen.add(name)
             if isinstance(value, property):
                 assert value.fget is not None
                 yield f"{name}: property{inspect.signature(value.fget)}"
             elif isinstance(value, classmethod):
                 yield f"classmethod {name}{inspect.signature(getattr(kind, name))}"
-            elif inspect.isfunction(value) and owner is kind:
+            elif inspect.isfunction(value) and (owner is kind or own(owner)):
                 prefix = "async def" if inspect.iscoroutinefunction(value) else "def"
                 yield f"{prefix} {name}{inspect.signature(value)}"
+
+
+def own(base: type[Any]) -> bool:
+    """Whether what this base offers is shown nowhere but at the classes that have it."""
+    return base.__name__ not in penstock.__all__
 
 
 def fields(kind: type[Any]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -29,7 +28,8 @@ from penstock.contract.exchange import (
     TranscriptionRequest,
     TranscriptionResult,
 )
-from penstock.contract.ports import Attempt, Pool, Provider, Router, Target
+from penstock.contract.ports import Attempt, Pool, Provider, RouteDecision, Router, Target
+from penstock.engine.running import new_request_id
 from penstock.engine.validate import (
     Limits,
     validate,
@@ -37,6 +37,7 @@ from penstock.engine.validate import (
     validate_transcription,
 )
 from penstock.streaming.handle import EventBatches, StreamHandle
+from penstock.telemetry.usage import UsageCounters
 from penstock.tokens import estimate_request
 
 T = TypeVar("T")
@@ -45,14 +46,15 @@ T = TypeVar("T")
 class Meter:
     """Keeps time for one request and writes down what it took."""
 
-    __slots__ = ("_first_token", "_started", "attempt", "request_id")
+    __slots__ = ("_first_token", "_started", "_usage", "attempt", "request_id")
 
     attempt: Attempt
     """The attempt that answers; a stream has it from its first event on."""
 
-    def __init__(self) -> None:
+    def __init__(self, usage: UsageCounters, request_id: str | None = None) -> None:
         """The request begins now."""
-        self.request_id = f"req_{secrets.token_hex(12)}"
+        self.request_id = request_id or new_request_id()
+        self._usage = usage
         self._started = time.perf_counter()
         self._first_token: float | None = None
 
@@ -64,6 +66,7 @@ class Meter:
     def result(self, attempt: Attempt, reply: Reply) -> Result:
         """The answer with its metadata."""
         metadata = self.metadata(attempt, reply)
+        self._usage.answered(attempt.target, metadata)
         return Result(reply.content, metadata.model, reply.stop_reason, metadata)
 
     def metadata(self, attempt: Attempt, reply: Reply | Transcript) -> Metadata:
@@ -102,11 +105,17 @@ class Meter:
             raise ProviderTimeout(message) from error
 
     def __enter__(self) -> Meter:
-        """Errors that leave the block carry the request's id."""
+        """Errors that leave the block are counted, and carry the request's id."""
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Name the request."""
+        if error is not None:
+            self.failed(error)
+
+    def failed(self, error: BaseException, target: Target | None = None) -> None:
+        """The request ends with this error, at this target if it is with one."""
+        self._usage.failed(error, target)
         if isinstance(error, PenstockError):
             error.located(request_id=self.request_id)
 
@@ -123,24 +132,30 @@ class Pipeline:
         self._router = router
         self._pool = pool
         self._limits = limits
+        self.usage = UsageCounters()
 
-    async def run(self, request: SamplingRequest) -> Result:
+    async def run(self, request: SamplingRequest, request_id: str | None = None) -> Result:
         """The whole answer at once."""
-        with Meter() as meter:
+        with Meter(self.usage, request_id) as meter:
             request = validate(request, self._limits)
             attempt, reply = await meter.within(request.timeout, lambda: self._answer(request))
         return meter.result(attempt, reply)
 
-    async def start(self, request: SamplingRequest) -> StreamHandle:
+    async def start(self, request: SamplingRequest, request_id: str | None = None) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
-        with Meter() as meter:
+        with Meter(self.usage, request_id) as meter:
             events = self._stream(meter, validate(request, self._limits))
             first = await anext(events)
         return StreamHandle(meter.request_id, meter.attempt, first, events)
 
+    async def route(self, request: SamplingRequest) -> RouteDecision:
+        """The targets that `run` and `start` would try, in their order, with the reasons."""
+        return await self._router.explain(validate(request, self._limits))
+
     async def count(self, request: SamplingRequest) -> TokenCount:
         """The tokens that the best target would read, without an answer."""
-        with Meter() as meter:
+        # Nothing is answered, and so nothing is counted among the answers.
+        with Meter(UsageCounters()) as meter:
             request = validate(request, self._limits)
             return await meter.within(request.timeout, lambda: self._count(request))
 
@@ -148,7 +163,7 @@ class Pipeline:
         self, provider: Provider, target: Target, request: EmbeddingRequest
     ) -> EmbeddingResult:
         """A vector for each text."""
-        with Meter() as meter:
+        with Meter(self.usage) as meter:
             request = validate_embedding(request)
             answer = await meter.within(
                 request.timeout, lambda: provider.embed(target.model, request)
@@ -162,18 +177,20 @@ class Pipeline:
             embedding_count=len(answer.vectors),
             embedding_dims=len(answer.vectors[0]),
         )
+        self.usage.answered(target, metadata)
         return EmbeddingResult(answer.vectors, metadata.model, metadata)
 
     async def transcribe(
         self, ranked: Sequence[Target], request: TranscriptionRequest
     ) -> TranscriptionResult:
         """The words of a recording."""
-        with Meter() as meter:
+        with Meter(self.usage) as meter:
             request = validate_transcription(request, self._limits)
             attempt, answer = await meter.within(
                 request.timeout, lambda: self._pool.transcribe(ranked, request)
             )
         metadata = meter.metadata(attempt, answer)
+        self.usage.answered(attempt.target, metadata)
         return TranscriptionResult(
             answer.text,
             metadata.model,
@@ -222,6 +239,11 @@ class Pipeline:
             # Before the first event the caller gets an exception, later an event: never both.
             if not started:
                 raise
-            final = [Error(error.located(request_id=meter.request_id))]
+            meter.failed(error, meter.attempt.target)
+            final = [Error(error)]
+        except (asyncio.CancelledError, GeneratorExit) as gone:
+            if started:
+                meter.failed(gone, meter.attempt.target)
+            raise
         # Only here, when the upstream call has been given back, does the caller hear of the end.
         yield final

@@ -11,6 +11,7 @@ from penstock.contract.errors import RequestCancelled, StreamInterrupted
 from penstock.contract.events import Cancelled, Chunk, Complete, Error, StreamEvent
 from penstock.contract.exchange import Result
 from penstock.contract.ports import Attempt
+from penstock.streaming.callbacks import StreamCallbacks, tell, tell_stopped
 
 EventBatches = AsyncGenerator[Sequence[StreamEvent], None]
 _TERMINAL = (Complete, Error, Cancelled)
@@ -39,6 +40,11 @@ class StreamHandle:
         self._reader: asyncio.Task[object] | None = None
         self._stopped = False
         self._end: Complete | Error | Cancelled | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end has been read, or the stream was stopped."""
+        return self._end is not None or self._stopped
 
     def __aiter__(self) -> StreamHandle:
         """A stream can be read once."""
@@ -78,6 +84,25 @@ class StreamHandle:
         async for _ in self:
             pass
         return self._outcome()
+
+    async def drive(self, callbacks: StreamCallbacks) -> Complete | Error | Cancelled:
+        """Read on to the end and tell the callbacks of each event; returns how it ended.
+
+        The stream is read no faster than the callbacks take it. What a callback raises stops the
+        upstream call and is raised here, as is a cancellation of this task; the callbacks then
+        hear `cancelled` before, as the one end that they hear of.
+        """
+        try:
+            async for event in self:
+                if not isinstance(event, _TERMINAL):
+                    await tell(callbacks, event)
+        except BaseException as failure:
+            await self.aclose()
+            await tell_stopped(callbacks, failure)
+            raise
+        end = self._end or Cancelled()
+        await tell(callbacks, end)
+        return end
 
     async def cancel(self) -> bool:
         """Stop the upstream call; whoever reads the stream gets `Cancelled`. Safe to call twice.

@@ -1,0 +1,126 @@
+"""The requests that run now, by their ids, so that any of them can be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import weakref
+from collections.abc import Generator
+from concurrent.futures import Future
+from typing import cast
+
+from penstock.contract.errors import InvalidRequest, Problem, RequestCancelled
+from penstock.streaming.handle import StreamHandle
+
+_ID = re.compile(r"[!-~]{1,128}")
+"""What an HTTP header can carry, and a log can show."""
+
+
+def new_request_id() -> str:
+    """An id that no other request has."""
+    return f"req_{secrets.token_hex(12)}"
+
+
+class _Call:
+    """A call that a task is waiting for."""
+
+    __slots__ = ("before", "stopped", "task")
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self.task = task
+        self.before = task.cancelling()
+        self.stopped = False
+
+    def stop(self) -> bool:
+        if self.stopped:
+            return False
+        self.stopped = True
+        self.task.cancel()
+        return True
+
+    def undo(self) -> bool:
+        """Take our cancellation back; whether it was there, and nobody else's is."""
+        return self.stopped and self.task.uncancel() <= self.before
+
+
+def _cancelled(request_id: str) -> RequestCancelled:
+    return RequestCancelled("the request was cancelled", request_id=request_id)
+
+
+class Running:
+    """Knows calls while they are awaited, and streams for as long as somebody holds them."""
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self._calls: dict[str, _Call] = {}
+        self._streams: weakref.WeakValueDictionary[str, StreamHandle] = (
+            weakref.WeakValueDictionary()
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @contextlib.contextmanager
+    def call(self, request_id: str | None) -> Generator[str]:
+        """The id of a call, under which it can be stopped while the block runs.
+
+        Whoever waits for a call that was stopped gets RequestCancelled. Raises InvalidRequest for
+        an id that nobody can use, or that another running request has.
+        """
+        if request_id is not None and (problem := self._problem(request_id)):
+            raise InvalidRequest.of([Problem("request_id", problem)])
+        identifier = request_id or new_request_id()
+        self._loop = asyncio.get_running_loop()
+        task = cast("asyncio.Task[object]", asyncio.current_task())
+        call = self._calls[identifier] = _Call(task)
+        try:
+            yield identifier
+        except asyncio.CancelledError:
+            # We interrupt the call by cancelling its task, which is undone here; a cancellation of
+            # the task by somebody else must go on unharmed.
+            if not call.undo():
+                raise
+            raise _cancelled(identifier) from None
+        except BaseException:
+            call.undo()
+            raise
+        else:
+            # Somebody below has swallowed the interruption; who cancelled was told that it worked.
+            if call.undo():
+                raise _cancelled(identifier)
+        finally:
+            del self._calls[identifier]
+
+    def keep(self, handle: StreamHandle) -> StreamHandle:
+        """Know this stream from now on."""
+        self._streams[handle.request_id] = handle
+        return handle
+
+    async def cancel(self, request_id: str) -> bool:
+        """Stop what has this id; False when nothing of the kind runs."""
+        call = self._calls.get(request_id)
+        if call is not None:
+            return call.stop()
+        handle = self._streams.get(request_id)
+        return handle is not None and await handle.cancel()
+
+    def cancel_threadsafe(self, request_id: str) -> Future[bool]:
+        """The same from any thread; the future tells what came of it."""
+        if self._loop is None or self._loop.is_closed():
+            nothing: Future[bool] = Future()
+            nothing.set_result(False)
+            return nothing
+        return asyncio.run_coroutine_threadsafe(self.cancel(request_id), self._loop)
+
+    async def cancel_all(self) -> None:
+        """Stop everything."""
+        for identifier in (*self._calls, *self._streams):
+            await self.cancel(identifier)
+
+    def _problem(self, request_id: str) -> str | None:
+        if not isinstance(request_id, str) or not _ID.fullmatch(request_id):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return f"{request_id!r} is no id; give 1 to 128 visible ASCII characters, no blanks"
+        handle = self._streams.get(request_id)
+        if request_id in self._calls or (handle is not None and not handle.ended):
+            return f"{request_id!r} is the id of a request that still runs; give each its own"
+        return None

@@ -1,0 +1,187 @@
+"""The calls of an engine that sample from a model, and those about them."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Unpack, cast, overload
+
+import msgspec
+
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.exchange import Result, SamplingRequest, TokenCount
+from penstock.contract.mcp_sampling import MCPParams, fill_max_tokens, spelled_for_mcp
+from penstock.contract.ports import RouteDecision
+from penstock.contract.requests import CountOptions, Messages, RequestOptions, build_request
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.running import Running
+from penstock.streaming.handle import StreamHandle
+from penstock.telemetry.usage import UsageStats
+
+UNLIMITED = 65_536
+"""The limit of an answer where none is made: room for any level of thinking."""
+
+
+class Sampling:
+    """What an engine offers to those who want an answer, whole or as a stream."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """All calls go through this pipeline."""
+        self._pipeline = pipeline
+        self._running = Running()
+
+    @overload
+    async def create_message(
+        self, messages: SamplingRequest, *, request_id: str | None = None
+    ) -> Result: ...
+    @overload
+    async def create_message(
+        self,
+        messages: Messages,
+        *,
+        request_id: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Result: ...
+    async def create_message(
+        self,
+        messages: SamplingRequest | Messages,
+        *,
+        request_id: str | None = None,
+        **options: Any,
+    ) -> Result:
+        """The whole answer to messages, or to one request that says everything.
+
+        `request_id` names the request in `cancel_request`, logs and errors; one is made up without
+        it. A call that is cancelled by its id raises RequestCancelled.
+        """
+        request = _request(messages, options)
+        with self._running.call(request_id) as identifier:
+            return await self._pipeline.run(request, identifier)
+
+    @overload
+    async def create_message_stream(
+        self, messages: SamplingRequest, *, request_id: str | None = None
+    ) -> StreamHandle: ...
+    @overload
+    async def create_message_stream(
+        self,
+        messages: Messages,
+        *,
+        request_id: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> StreamHandle: ...
+    async def create_message_stream(
+        self,
+        messages: SamplingRequest | Messages,
+        *,
+        request_id: str | None = None,
+        **options: Any,
+    ) -> StreamHandle:
+        """The answer while it is made; returns as soon as its first event is there.
+
+        Cancelled by its id before that, it raises RequestCancelled; later the stream ends with the
+        event `Cancelled`.
+        """
+        request = _request(messages, options)
+        with self._running.call(request_id) as identifier:
+            return self._running.keep(await self._pipeline.start(request, identifier))
+
+    async def sample(
+        self,
+        params: MCPParams,
+        *,
+        model: str | None = None,
+        timeout: float | None = None,
+        request_id: str | None = None,
+    ) -> Result:
+        """The answer to MCP's own params, as JSON or as the objects that it stands for.
+
+        Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
+        for 1000 tokens, with a DeprecationWarning. The paths of problems are spelled as in MCP.
+        """
+        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        try:
+            return await self.create_message(request, request_id=request_id)
+        except InvalidRequest as error:
+            raise spelled_for_mcp(error) from error.__cause__
+
+    async def sample_stream(
+        self,
+        params: MCPParams,
+        *,
+        model: str | None = None,
+        timeout: float | None = None,
+        request_id: str | None = None,
+    ) -> StreamHandle:
+        """The same as a stream."""
+        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        try:
+            return await self.create_message_stream(request, request_id=request_id)
+        except InvalidRequest as error:
+            raise spelled_for_mcp(error) from error.__cause__
+
+    async def cancel_request(self, request_id: str) -> bool:
+        """Stop a running request; False when none of this id runs.
+
+        Call it on the engine's own event loop; `cancel_request_threadsafe` is for other threads.
+        """
+        return await self._running.cancel(request_id)
+
+    def cancel_request_threadsafe(self, request_id: str) -> Future[bool]:
+        """Stop a running request from any thread; the future gives what `cancel_request` would."""
+        return self._running.cancel_threadsafe(request_id)
+
+    @overload
+    async def route(self, messages: SamplingRequest) -> RouteDecision: ...
+    @overload
+    async def route(self, messages: Messages, **options: Unpack[CountOptions]) -> RouteDecision: ...
+    async def route(self, messages: SamplingRequest | Messages, **options: Any) -> RouteDecision:
+        """Which targets would be tried in which order, and why; nobody is called.
+
+        The request is validated as for `create_message`, but `max_tokens` may be left out.
+        """
+        return await self._pipeline.route(_unlimited(messages, options))
+
+    @overload
+    async def count_tokens(self, messages: SamplingRequest) -> TokenCount: ...
+    @overload
+    async def count_tokens(
+        self, messages: Messages, **options: Unpack[CountOptions]
+    ) -> TokenCount: ...
+    async def count_tokens(
+        self, messages: SamplingRequest | Messages, **options: Any
+    ) -> TokenCount:
+        """How many tokens the model would read, tools and pictures included; nothing is answered.
+
+        The first target of the model is asked, whose count is exact. An estimate, marked so, takes
+        its place where the provider counts nothing, and after ModelNotFound and
+        ProviderUnavailable, which are also what a server without the endpoint amounts to. All
+        other errors are raised: AuthenticationFailed, RateLimited, InvalidRequest and its kin. So
+        is ProviderTimeout when the request's own `timeout` runs out.
+        """
+        return await self._pipeline.count(_unlimited(messages, options))
+
+    async def usage_stats(self) -> UsageStats:
+        """What was asked, answered and failed since the engine was opened, by provider and model.
+
+        Answers, embeddings and transcripts count; counts of tokens and health checks do not.
+        """
+        return self._pipeline.usage.stats()
+
+
+def _request(messages: SamplingRequest | Messages, options: dict[str, Any]) -> SamplingRequest:
+    if isinstance(messages, SamplingRequest):
+        if options:
+            raise TypeError("options belong inside the SamplingRequest")
+        return messages
+    return build_request(messages, cast(RequestOptions, options))
+
+
+def _unlimited(messages: SamplingRequest | Messages, options: dict[str, Any]) -> SamplingRequest:
+    if not isinstance(messages, SamplingRequest):
+        options = {"max_tokens": UNLIMITED, **options}
+    return _request(messages, options)
+
+
+def _sampled(params: MCPParams, model: str | None, timeout: float | None) -> SamplingRequest:
+    request = SamplingRequest.from_mcp(params)
+    return msgspec.structs.replace(request, model=model, timeout=timeout)

@@ -1,0 +1,147 @@
+"""What an engine has done since it was opened, counted in memory by provider and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.contract.errors import PenstockError
+from penstock.contract.metadata import Metadata, Usage
+from penstock.contract.ports import Target
+from penstock.telemetry.latency import Latencies, Latency
+
+MAX_ROWS = 1000
+"""Callers choose the names of models, and so may not have a row for each that they think of."""
+OTHER_MODELS = "*"
+"""The row of a provider's models that have no more row of their own."""
+CANCELLED = "RequestCancelled"
+
+
+class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model of one provider has done.
+
+    A request counts once, where it ended: at the target that answered, or at the one whose error
+    the caller got. Without provider and model are those that ended at no single target.
+    """
+
+    provider: str | None
+    model: str | None
+    requests: int
+    failures: dict[str, int]
+    """How many failed, by the name of the error; RequestCancelled is among them."""
+    usage: Usage
+    """The tokens of all answers; None where no provider said."""
+    cost_nanos: int | None
+    """The cost of all answers whose price is known, in nano-dollars; None when none is."""
+    unpriced: int
+    """How many answers have no known price."""
+    latency: Latency | None
+    """Of the answers; None without any."""
+
+    @property
+    def failed(self) -> int:
+        """All failures together."""
+        return sum(self.failures.values())
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost for people."""
+        return None if self.cost_nanos is None else self.cost_nanos / 1e9
+
+
+class UsageStats(msgspec.Struct, frozen=True):
+    """Everything since the engine was opened."""
+
+    started_at: datetime
+    total: ModelUsage
+    models: tuple[ModelUsage, ...]
+    """Most requests first."""
+
+
+class _Row:
+    __slots__ = ("answers", "cost_nanos", "failures", "latencies", "priced", "usage")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.failures: dict[str, int] = {}
+        self.usage = Usage()
+        self.cost_nanos = 0
+        self.priced = 0
+        self.latencies = Latencies()
+
+    def merge(self, other: _Row) -> None:
+        self.answers += other.answers
+        for name, number in other.failures.items():
+            self.failures[name] = self.failures.get(name, 0) + number
+        self.usage += other.usage
+        self.cost_nanos += other.cost_nanos
+        self.priced += other.priced
+        self.latencies.merge(other.latencies)
+
+    def shown(self, provider: str | None, model: str | None) -> ModelUsage:
+        return ModelUsage(
+            provider=provider,
+            model=model,
+            requests=self.answers + sum(self.failures.values()),
+            failures=dict(self.failures),
+            usage=self.usage,
+            cost_nanos=self.cost_nanos if self.priced else None,
+            unpriced=self.answers - self.priced,
+            latency=self.latencies.summary(),
+        )
+
+
+class UsageCounters:
+    """Counts requests as they end; belongs to the loop of its engine."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._started_at = datetime.now(UTC)
+        self._rows: dict[tuple[str | None, str | None], _Row] = {}
+
+    def answered(self, target: Target, metadata: Metadata) -> None:
+        """A request was answered by this target."""
+        row = self._row(target.provider, target.model)
+        row.answers += 1
+        row.usage += metadata.usage
+        row.latencies.add(metadata.latency_ms)
+        if metadata.cost_nanos is not None:
+            row.priced += 1
+            row.cost_nanos += metadata.cost_nanos
+
+    def failed(self, error: BaseException, target: Target | None = None) -> None:
+        """A request ended with this error, at this target if it was with one."""
+        ours = isinstance(error, PenstockError)
+        # Whatever else ends a request is its caller going away.
+        name = type(error).__name__ if ours or isinstance(error, Exception) else CANCELLED
+        if target is not None:
+            row = self._row(target.provider, target.model)
+        elif ours and error.provider is not None:
+            row = self._row(error.provider, error.model)
+        else:
+            row = self._row(None, None)
+        row.failures[name] = row.failures.get(name, 0) + 1
+
+    def stats(self) -> UsageStats:
+        """The counts up to now."""
+        total = _Row()
+        for row in self._rows.values():
+            total.merge(row)
+        models = [row.shown(*names) for names, row in self._rows.items()]
+        return UsageStats(self._started_at, total.shown(None, None), _sorted(models))
+
+    def _row(self, provider: str | None, model: str | None) -> _Row:
+        row = self._rows.get((provider, model))
+        if row is None:
+            full = len(self._rows) >= MAX_ROWS and provider is not None
+            key = (provider, OTHER_MODELS if full else model)
+            row = self._rows.setdefault(key, _Row())
+        return row
+
+
+def _sorted(models: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
+    return tuple(
+        sorted(models, key=lambda row: (-row.requests, row.provider or "", row.model or ""))
+    )

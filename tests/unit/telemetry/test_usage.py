@@ -1,0 +1,128 @@
+"""Requests are counted once, where they end; unknown is not zero."""
+
+import asyncio
+import math
+import statistics
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.errors import AllTargetsFailed, InvalidRequest, ModelNotFound, RateLimited
+from penstock.contract.metadata import Metadata, Usage
+from penstock.contract.ports import Target
+from penstock.telemetry import usage as module
+from penstock.telemetry.latency import Latencies
+from penstock.telemetry.usage import UsageCounters, UsageStats
+
+SOL = Target("openai", "sol")
+QWEN = Target("local", "qwen")
+NOTHING = Usage()
+
+
+def metadata(
+    usage: Usage = NOTHING, *, latency_ms: int = 10, cost_nanos: int | None = None
+) -> Metadata:
+    return Metadata(
+        provider="p",
+        model="m",
+        request_id="r",
+        latency_ms=latency_ms,
+        usage=usage,
+        cost_nanos=cost_nanos,
+    )
+
+
+def test_answers_add_up_by_target_and_in_all() -> None:
+    counters = UsageCounters()
+    counters.answered(SOL, metadata(Usage(10, 5, 4, None, 2), cost_nanos=1_000))
+    counters.answered(SOL, metadata(Usage(1, 1), cost_nanos=500))
+    counters.answered(QWEN, metadata(Usage(3, None)))
+    stats = counters.stats()
+    sol, qwen = stats.models
+    assert (sol.provider, sol.model, sol.requests, sol.failures) == ("openai", "sol", 2, {})
+    assert sol.usage == Usage(11, 6, 4, None, 2)
+    assert (sol.cost_nanos, sol.cost_usd, sol.unpriced) == (1_500, 1.5e-6, 0)
+    assert (qwen.usage, qwen.cost_nanos, qwen.cost_usd, qwen.unpriced) == (
+        Usage(3, None),
+        None,
+        None,
+        1,
+    )
+    total = stats.total
+    assert (total.provider, total.model, total.requests) == (None, None, 3)
+    assert (total.usage, total.cost_nanos, total.unpriced) == (Usage(14, 6, 4, None, 2), 1_500, 1)
+
+
+def test_failures_are_counted_by_their_name_and_where_they_happened() -> None:
+    counters = UsageCounters()
+    counters.failed(RateLimited("slow", provider="openai", model="sol"))
+    counters.failed(RateLimited("slow"), SOL)
+    counters.failed(asyncio.CancelledError(), SOL)
+    counters.failed(GeneratorExit(), QWEN)
+    counters.failed(InvalidRequest("bad"))
+    counters.failed(ModelNotFound("none", model="chosen by a caller"))
+    counters.failed(AllTargetsFailed("all", attempts=[]))
+    counters.failed(RuntimeError("a bug"))
+    stats = counters.stats()
+    by_name = {(row.provider, row.model): row for row in stats.models}
+    assert by_name["openai", "sol"].failures == {"RateLimited": 2, "RequestCancelled": 1}
+    assert by_name["local", "qwen"].failures == {"RequestCancelled": 1}
+    assert by_name[None, None].failures == {
+        "InvalidRequest": 1,
+        "ModelNotFound": 1,
+        "AllTargetsFailed": 1,
+        "RuntimeError": 1,
+    }
+    assert (stats.total.requests, stats.total.failed) == (8, 8)
+    assert stats.total.latency is None
+
+
+def test_names_that_callers_make_up_do_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 3)
+    counters = UsageCounters()
+    for number in range(50):
+        counters.answered(Target("openai", f"made-up-{number}"), metadata())
+    stats = counters.stats()
+    assert [(row.model, row.requests) for row in stats.models] == [
+        ("*", 47),
+        ("made-up-0", 1),
+        ("made-up-1", 1),
+        ("made-up-2", 1),
+    ]
+    assert stats.total.requests == 50
+
+
+def test_the_counts_that_were_given_away_do_not_change_and_have_a_json_form() -> None:
+    counters = UsageCounters()
+    counters.failed(RateLimited("slow"), SOL)
+    before = counters.stats()
+    counters.failed(RateLimited("slow"), SOL)
+    assert before.total.failures == {"RateLimited": 1}
+    assert before.started_at == counters.stats().started_at
+    assert msgspec.json.decode(msgspec.json.encode(before), type=UsageStats) == before
+
+
+@given(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=200), st.integers(0, 200))
+def test_quantiles_are_close_to_the_true_ones_however_they_were_gathered(
+    durations: list[int], split: int
+) -> None:
+    first, second = Latencies(), Latencies()
+    for index, duration in enumerate(durations):
+        (first if index < split else second).add(duration)
+    first.merge(second)
+    summary = first.summary()
+    assert summary is not None
+    ordered = sorted(durations)
+    for share, found in ((0.5, summary.p50_ms), (0.9, summary.p90_ms), (0.99, summary.p99_ms)):
+        true = ordered[max(1, math.ceil(share * len(ordered))) - 1]
+        assert found == pytest.approx(true, rel=0.03)
+    assert summary.mean_ms == pytest.approx(statistics.fmean(durations))
+    assert summary.max_ms == ordered[-1]
+
+
+def test_without_durations_there_is_nothing_to_tell() -> None:
+    assert Latencies().summary() is None
