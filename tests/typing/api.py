@@ -1,6 +1,7 @@
 """How the public surface is used, for the type checker: pyright reads this, nobody runs it."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, assert_never, assert_type
@@ -102,6 +103,58 @@ async def streams(engine: penstock.Engine) -> None:
     assert_type(await stream.result(), penstock.Result)
     assert_type(await stream.cancel(), bool)
     assert_type(await engine.cancel_request(stream.request_id), bool)
+
+
+class Shown(penstock.StreamCallbacks):
+    """Callbacks may wait or not, and need not be all there."""
+
+    async def chunk(self, chunk: penstock.Chunk, /) -> None:
+        assert_type(chunk.text, str)
+
+    def complete(self, result: penstock.Result, /) -> None:
+        assert_type(result.text, str)
+
+    def error(self, error: penstock.PenstockError, /) -> None:
+        assert_type(error.retryable, bool)
+
+    async def cancelled(self) -> None: ...
+
+
+class Mistaken(penstock.StreamCallbacks):
+    def chunk(self, chunk: str, /) -> None: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+async def streams_that_drive(engine: penstock.Engine) -> None:
+    stream = await engine.create_message_stream("Hello", max_tokens=9, request_id="mine")
+    end = await stream.drive(Shown())
+    assert_type(end, penstock.Complete | penstock.Error | penstock.Cancelled)
+    assert_type(stream.ended, bool)
+    assert_type(engine.cancel_request_threadsafe("mine"), Future[bool])
+
+
+async def mcp_sampling(engine: penstock.Engine) -> None:
+    params: dict[str, Any] = {"messages": [], "maxTokens": 9}
+    request = penstock.SamplingRequest.from_mcp(params)
+    assert_type(request, penstock.SamplingRequest)
+    assert_type(request.meta, dict[str, Any] | None)
+    result = await engine.create_message(request, request_id="mine")
+    assert_type(result.to_mcp(extras=True, single=True), dict[str, Any])
+    assert_type(await engine.sample(b"{}", model="assistant", timeout=9), penstock.Result)
+    assert_type(await engine.sample_stream("{}", request_id="mine"), penstock.StreamHandle)
+    await engine.sample([])  # pyright: ignore[reportArgumentType]
+
+
+async def routes_and_usage(engine: penstock.Engine) -> None:
+    decision = await engine.route("Hello", model="assistant")
+    assert_type(decision, penstock.RouteDecision)
+    assert_type(decision.targets, tuple[penstock.Target, ...])
+    assert_type(decision.ranked[0], penstock.RankedTarget)
+    assert_type(decision.ranked[0].reasons, tuple[str, ...])
+    stats = await engine.usage_stats()
+    assert_type(stats, penstock.UsageStats)
+    assert_type(stats.total, penstock.ModelUsage)
+    assert_type(stats.models[0].usage.input_tokens, int | None)
+    assert_type(stats.total.latency, penstock.Latency | None)
 
 
 class Recipe(pydantic.BaseModel):
