@@ -198,29 +198,40 @@ def _tool_result(place: Found) -> ToolResult:
 
 
 def _resource(place: Found) -> Answer:
-    """A resource is told by its text, its picture or its sound, and of any other the place."""
     inner = place.inside("resource", place.object("resource", required=True) or {})
-    uri = inner.text("uri") or ""
+    uri, mime_type = inner.text("uri") or "", inner.text("mimeType")
     text, blob = inner.text("text"), inner.text("blob")
-    mime_type = inner.text("mimeType") or _UNKNOWN_TYPE
-    meta = place.object("_meta")
     if text is not None:
-        return Text(text, meta=meta)
-    if blob is not None and mime_type.startswith("image/"):
-        return Image(blob, mime_type, meta=meta)
-    if blob is not None and mime_type.startswith("audio/"):
-        return Audio(blob, mime_type, meta=meta)
+        return Text(text, meta=place.object("_meta"))
     if blob is None and place.value.get("resource") is not None:
         inner.add("", "has neither text nor blob")
-    size = len(blob or "") * 3 // 4 - (blob or "")[-2:].count("=")
+    return told_blob(blob or "", mime_type, uri, meta=place.object("_meta"))
+
+
+def told_blob(
+    blob: str, mime_type: str | None, uri: str, *, meta: JSONObject | None = None
+) -> Answer:
+    """A resource in base64: a picture, a sound, or of any other its type, size and place."""
+    mime_type = mime_type or _UNKNOWN_TYPE
+    if mime_type.startswith("image/"):
+        return Image(blob, mime_type, meta=meta)
+    if mime_type.startswith("audio/"):
+        return Audio(blob, mime_type, meta=meta)
+    size = len(blob) * 3 // 4 - blob[-2:].count("=")
     return Text(f"[{mime_type} of {size:,} bytes at {uri}]", meta=meta)
 
 
 def _link(place: Found) -> Text:
     name, uri = place.text("name", required=True), place.text("uri", required=True)
-    about = " ".join(filter(None, (place.text("mimeType"), place.text("description"))))
-    shown = place.text("title") or name
-    return Text(f"[{shown}: {uri}{f' ({about})' if about else ''}]", meta=place.object("_meta"))
+    about = (place.text("mimeType"), place.text("description"))
+    text = told_link(place.text("title") or name or "", uri or "", *about)
+    return Text(text, meta=place.object("_meta"))
+
+
+def told_link(name: str, uri: str, mime_type: str | None, description: str | None) -> str:
+    """A link to a resource, in words."""
+    about = " ".join(filter(None, (mime_type, description)))
+    return f"[{name}: {uri}{f' ({about})' if about else ''}]"
 
 
 _PLAIN: dict[str, Callable[[Found], Any]] = {"text": _text, "image": _image, "audio": _audio}

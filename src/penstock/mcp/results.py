@@ -12,11 +12,11 @@ from mcp_types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
-    ResourceLink,
     TextContent,
     TextResourceContents,
 )
 
+from penstock.contract.mcp_content import told_blob, told_link
 from penstock.contract.messages import Audio, Image, JSONObject, Text, ToolResult
 
 
@@ -47,21 +47,11 @@ def _part(block: ContentBlock) -> Text | Image | Audio:
         return Audio(block.data, block.mime_type)
     if isinstance(block, EmbeddedResource):
         return _resource(block.resource)
-    return _link(block)
+    shown = block.title or block.name
+    return Text(told_link(shown, str(block.uri), block.mime_type, block.description))
 
 
 def _resource(resource: TextResourceContents | BlobResourceContents) -> Text | Image | Audio:
     if isinstance(resource, TextResourceContents):
         return Text(resource.text)
-    kind = resource.mime_type or "application/octet-stream"
-    if kind.startswith("image/"):
-        return Image(resource.blob, kind)
-    if kind.startswith("audio/"):
-        return Audio(resource.blob, kind)
-    size = len(resource.blob) * 3 // 4 - resource.blob[-2:].count("=")
-    return Text(f"[{kind} of {size:,} bytes at {resource.uri}]")
-
-
-def _link(link: ResourceLink) -> Text:
-    about = " ".join(filter(None, (link.mime_type, link.description)))
-    return Text(f"[{link.title or link.name}: {link.uri}{f' ({about})' if about else ''}]")
+    return told_blob(resource.blob, resource.mime_type, str(resource.uri))
