@@ -185,9 +185,10 @@ def _tool_result(place: Found) -> ToolResult:
     parts = [_read(block, _RESULT_BLOCKS) for block in place.objects("content")]
     content: list[Answer] = [part for part in parts if part is not None]
     structured: object = place.value.get("structuredContent")
-    if structured is not None and not isinstance(structured, Mapping) and not content:
+    has_text = any(isinstance(part, Text) for part in content)
+    if structured is not None and not isinstance(structured, Mapping) and not has_text:
         # The modern era allows any JSON value here, where our part holds an object.
-        content = [Text(msgspec.json.encode(structured).decode())]
+        content.append(Text(msgspec.json.encode(structured).decode()))
     return ToolResult(
         place.text("toolUseId", required=True) or "",
         tuple(content),

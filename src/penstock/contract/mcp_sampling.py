@@ -38,7 +38,7 @@ _NAMES = {
     "stop_sequences": "stopSequences",
     "include_context": "includeContext",
     "tool_choice": "toolChoice",
-    "model_preferences": "modelPreferences",
+    "model_preferences.hints": "modelPreferences.hints",
     "model_preferences.cost": "modelPreferences.costPriority",
     "model_preferences.speed": "modelPreferences.speedPriority",
     "model_preferences.intelligence": "modelPreferences.intelligencePriority",

@@ -163,6 +163,10 @@ def _is_sound(text: str) -> bool:
 
 
 def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
+    hints: object = preferences.hints
+    if isinstance(hints, str):
+        # It is a sequence of strings to Python, and each letter would be a hint that matches.
+        yield Problem("model_preferences.hints", "is a single text; give a list of texts")
     for name in ("cost", "speed", "intelligence"):
         value: float | None = getattr(preferences, name)
         if value is not None and not 0 <= value <= 1:

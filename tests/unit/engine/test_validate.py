@@ -65,6 +65,10 @@ def test_a_good_request_is_handed_on_as_it_is() -> None:
         ({"timeout": math.nan}, "timeout: nan is not a positive number of seconds"),
         ({"timeout": math.inf}, "timeout: inf is not a positive number of seconds"),
         (
+            {"model_preferences": ModelPreferences(cast(Any, "claude"))},
+            "model_preferences.hints: is a single text; give a list of texts",
+        ),
+        (
             {"model_preferences": ModelPreferences(cost=1.1)},
             "model_preferences.cost: 1.1 is not between 0 and 1",
         ),
