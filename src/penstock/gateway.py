@@ -80,6 +80,7 @@ class Engine(Sampling, Generators):
         self._owns_transport = transport is None
         self._transport = transport or HttpTransport(transport_settings(config))
         self._providers: dict[str, Provider] = {}
+        self._pool = pool_of(config, self.provider)
         self._targets = TargetTable(
             {
                 name: tuple(parse_target(target) for target in model.targets)
@@ -88,8 +89,8 @@ class Engine(Sampling, Generators):
             callable_names(config.providers),
             config.default_model,
             refused=lambda target: not model_files and target.model.endswith(".gguf"),
+            health=self._pool.states,
         )
-        self._pool = pool_of(config, self.provider)
         super().__init__(
             Pipeline(
                 self._targets,

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 import penstock
-from penstock.config.settings import Config, ModelConfig, ProviderConfig
+from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.errors import InvalidRequest, ModelNotFound, RateLimited, RequestCancelled
 from penstock.contract.events import Cancelled, Chunk
 from penstock.contract.exchange import SamplingRequest, Usage, Vectors
@@ -32,7 +32,12 @@ def engine_on(*stubs: StubProvider) -> Engine:
     """Each is a model of its own name, and `default` has them all."""
     targets: dict[str, tuple[str, ...]] = {stub.name: (f"{stub.name}/m",) for stub in stubs}
     targets["default"] = tuple(f"{stub.name}/m" for stub in stubs)
-    engine = Engine(Config(models={n: ModelConfig(targets=t) for n, t in targets.items()}))
+    engine = Engine(
+        Config(
+            pool=PoolConfig(retries=0, mid_stream="error"),
+            models={n: ModelConfig(targets=t) for n, t in targets.items()},
+        )
+    )
     for stub in stubs:
         engine.use(stub)
     return engine
