@@ -9,8 +9,9 @@ from typing import TypeAlias, TypeVar, cast
 
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types import CONNECTION_CLOSED
+
+from penstock.mcp.http import is_session_refusal
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[Client], Awaitable[T]]
@@ -122,8 +123,7 @@ class _Session:
             return call.result()
         except MCPError as error:
             # A server that was started anew does not know the session, and has done nothing.
-            legacy = client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-            forgotten = error.code == INVALID_REQUEST and legacy
+            forgotten = is_session_refusal(error)
             if not forgotten and error.code != CONNECTION_CLOSED:
                 raise
             await self.aclose()

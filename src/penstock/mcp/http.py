@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import socket
 from collections.abc import AsyncGenerator
+from http import HTTPStatus
 from typing import Any
 
 import httpx2
-from mcp.client.streamable_http import streamable_http_client
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST
 
 from penstock.contract.addresses import forbidden
 from penstock.contract.options import MCPTool
@@ -17,12 +21,16 @@ from penstock.contract.options import MCPTool
 CONNECT_TIMEOUT_S = 30.0
 READ_TIMEOUT_S = 300.0
 """How long a stream of a server may stay silent; a call has a limit of its own."""
+_UNKNOWN_SESSION = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST})
+_REFUSED = secrets.token_hex(16)
+"""Marks an error as made here: no server can know it."""
+_MOST_SAID = 500
 
 
 @contextlib.asynccontextmanager
 async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
     """The way to a server that goes to no address where clouds keep their secrets, unless told."""
-    transport: httpx2.AsyncBaseTransport = httpx2.AsyncHTTPTransport()
+    transport: httpx2.AsyncBaseTransport = _Sessions(httpx2.AsyncHTTPTransport())
     async with (
         httpx2.AsyncClient(
             headers=dict(server.http_headers),
@@ -32,6 +40,38 @@ async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
         streamable_http_client(server.url, http_client=client) as streams,
     ):
         yield streams
+
+
+def is_session_refusal(error: MCPError) -> bool:
+    """Whether a server has refused a call together with its session, and so done nothing of it."""
+    return error.data == _REFUSED
+
+
+class _Sessions(httpx2.AsyncBaseTransport):
+    """Marks the answer to a call whose session the server does not know.
+
+    The specification says 404, and some say 400. The client would make an error of it that a tool
+    can answer with as well.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        in_session = request.method == "POST" and MCP_SESSION_ID in request.headers
+        if not in_session or response.status_code not in _UNKNOWN_SESSION:
+            return response
+        said = (await response.aread())[:_MOST_SAID].decode(errors="replace")
+        await response.aclose()
+        message = f"status {response.status_code}: {said}"
+        error = {"code": INVALID_REQUEST, "message": message, "data": _REFUSED}
+        return httpx2.Response(
+            response.status_code, json={"jsonrpc": "2.0", "id": None, "error": error}
+        )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 class _Vetted(httpx2.AsyncBaseTransport):
