@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +23,8 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.media import AudioSource
 from penstock.contract.media import audio as read_audio
-from penstock.contract.messages import Audio
-from penstock.contract.options import MCPTool
+from penstock.contract.messages import Audio, Image
+from penstock.contract.options import Capabilities, MCPTool
 from penstock.contract.ports import ModelInfo, Provider, Target
 from penstock.contract.requests import (
     TranscribeOptions,
@@ -136,13 +136,12 @@ class Engine(Sampling, Generators):
 
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that every target of this model can answer with; None if unknown."""
-        known: list[int] = []
-        for target in self.targets(model):
-            # A target that cannot be reached at all sets no limit: the pool will pass it over.
-            with contextlib.suppress(ConfigurationError):
-                limit = self.provider(target.provider).capabilities(target.model).max_output
-                known += [limit] if limit is not None else []
-        return min(known, default=None)
+        limits = (able.max_output for able in self._abilities(model))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def takes(self, part: Image | Audio, model: str | None = None) -> bool:
+        """Whether some target of this model reads parts like this one."""
+        return any(able.takes(part) for able in self._abilities(model))
 
     def connects_natively(self, tool: MCPTool, model: str | None = None) -> bool:
         """Whether every target of this model has a provider that can use this MCP server itself."""
@@ -158,6 +157,12 @@ class Engine(Sampling, Generators):
     def tool_source(self, tool: MCPTool) -> ToolSource:
         """The tools of this MCP server; the connection is kept until the engine is closed."""
         return self._tool_servers.source(tool)
+
+    def _abilities(self, model: str | None) -> Iterator[Capabilities]:
+        for target in self.targets(model):
+            # A target that cannot be reached at all counts for nothing: the pool passes it over.
+            with contextlib.suppress(ConfigurationError):
+                yield self.provider(target.provider).capabilities(target.model)
 
     def targets(self, model: str | None = None) -> Sequence[Target]:
         """What serves this model; raises ModelNotFound with the nearest name."""

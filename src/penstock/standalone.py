@@ -21,6 +21,7 @@ from penstock.contract.exchange import (
     TranscriptionResult,
 )
 from penstock.contract.media import AudioSource
+from penstock.contract.messages import Audio, Image
 from penstock.contract.options import MCPTool
 from penstock.contract.requests import TranscribeOptions
 from penstock.contract.tools import RunnableTool, ToolSource
@@ -145,6 +146,10 @@ class Endpoint:
     async def create_message_stream(self, messages: SamplingRequest, /) -> StreamHandle:
         """The answer while it is made."""
         return await (await self._current()).create_message_stream(messages)
+
+    def takes(self, part: Image | Audio, model: str | None = None) -> bool:
+        """Whether the model reads parts like this one."""
+        return self._facts.takes(part, model)
 
     def connects_natively(self, tool: MCPTool, model: str | None = None) -> bool:
         """Whether the provider can itself use this MCP server."""

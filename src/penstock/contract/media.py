@@ -49,6 +49,11 @@ AudioSource: TypeAlias = Audio | str | Path | bytes
 """A recording as people have it: a part, a file's path, or the bytes of a file."""
 
 
+def decoded_size(data: str) -> int:
+    """How many bytes this base64 stands for."""
+    return len(data) * 3 // 4 - data[-2:].count("=")
+
+
 def image_type(data: bytes) -> str | None:
     """The MIME type of picture bytes, or None when they are no picture that models take."""
     return _recognise(data, _IMAGE_SIGNATURES)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.contract.messages import JSONObject
+from penstock.contract.messages import Audio, Image, JSONObject
 
 ReasoningLevel: TypeAlias = Literal["none", "low", "med", "high"]
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
@@ -169,3 +169,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     transcription_prompt: bool = True
     context_window: int | None = None
     max_output: int | None = None
+
+    def takes(self, part: Image | Audio) -> bool:
+        """Whether the model reads parts like this one."""
+        if isinstance(part, Audio):
+            return self.audio
+        return self.images and (self.image_urls or not part.url)

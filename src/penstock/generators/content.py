@@ -12,7 +12,7 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.events import Complete, GeneratorDelta, GeneratorEvent, StreamEvent
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
-from penstock.contract.messages import Content, JSONObject, Message, user
+from penstock.contract.messages import Audio, Content, Image, JSONObject, Message, user
 from penstock.contract.options import MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
 from penstock.contract.requests import RequestOptions, build_request
 from penstock.contract.tools import RunnableTool, ToolSource
@@ -88,6 +88,10 @@ class Sampler(Protocol):
         """The most tokens that the model can answer with; None if unknown."""
         ...
 
+    def takes(self, part: Image | Audio, model: str | None = None, /) -> bool:
+        """Whether some provider that may answer reads parts like this one."""
+        ...
+
     def connects_natively(self, tool: MCPTool, model: str | None = None, /) -> bool:
         """Whether every provider that may answer can itself use this MCP server."""
         ...
@@ -160,7 +164,14 @@ class ContentGenerator(ABC, Generic[T]):
         )
         request = msgspec.structs.replace(self._request, system_prompt=system, messages=messages)
         remote, missing = await tools_of(self._sources)
-        return Conversation(ask, request, [*self._tools, *remote], self._limits, missing=missing)
+        return Conversation(
+            ask,
+            request,
+            [*self._tools, *remote],
+            self._limits,
+            missing=missing,
+            takes=lambda part: self._sampler.takes(part, self._request.model),
+        )
 
     async def _whole(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
         yield Complete(await self._sampler.create_message(request))

@@ -30,12 +30,12 @@ from penstock.contract.events import (
     ToolStarted,
 )
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
-from penstock.contract.messages import Message, ToolResult, ToolUse
+from penstock.contract.messages import Audio, Image, Message, ToolResult, ToolUse
 from penstock.contract.options import ToolChoice
 from penstock.contract.tools import Report, RunnableTool
 from penstock.generators.answer_type import AnswerMismatch
 from penstock.generators.naming import offered
-from penstock.generators.tool_results import UnusableResult, failure_of, result_of
+from penstock.generators.tool_results import UnusableResult, failure_of, readable, result_of
 
 Ask: TypeAlias = Callable[[SamplingRequest], AsyncGenerator[StreamEvent, None]]
 """Sends one request; gives deltas, if it streams, and one terminal event."""
@@ -67,9 +67,14 @@ class Conversation:
         limits: LoopLimits | None = None,
         *,
         missing: Sequence[str] = (),
+        takes: Callable[[Image | Audio], bool] = lambda part: True,
     ) -> None:
-        """Nothing is asked before `run`; `missing` is told as dropped in the metadata."""
+        """Nothing is asked before `run`; `missing` is told as dropped in the metadata.
+
+        Of a picture or sound of a tool that the model does not take, it is told in words.
+        """
         self._missing = tuple(missing)
+        self._takes = takes
         self._ask = ask
         self._tools: Mapping[str, RunnableTool] = offered(tools)
         self._limits = limits or LoopLimits()
@@ -129,9 +134,10 @@ class Conversation:
             async with contextlib.aclosing(self._call(uses, results)) as happenings:
                 async for event in happenings:
                     yield event
-            self._go_on(Message("user", tuple(results[at] for at in range(len(uses)))))
+            self._go_on([results[at] for at in range(len(uses))])
 
-    def _go_on(self, answered: Message) -> None:
+    def _go_on(self, results: Sequence[ToolResult]) -> None:
+        answered = Message("user", tuple(readable(each, self._takes) for each in results))
         choice = self._request.tool_choice
         system = self._request.system_prompt
         if self._rounds >= self._limits.max_rounds:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from typing import Any, TypeAlias, cast
 
 import msgspec
 import pydantic_core
 
 from penstock.contract.errors import InvalidRequest
-from penstock.contract.media import image
+from penstock.contract.media import decoded_size, image
 from penstock.contract.messages import Audio, Image, JSONObject, Text, ToolResult
 
 ResultPart: TypeAlias = Text | Image | Audio
@@ -44,6 +44,23 @@ def result_of(call_id: str, value: Any, limit_bytes: int) -> ToolResult:
 def failure_of(call_id: str, reason: str) -> ToolResult:
     """The result of a call that went wrong, so that the model can do better."""
     return ToolResult(call_id, (Text(_sayable(reason)),), is_error=True)
+
+
+def readable(result: ToolResult, takes: Callable[[Image | Audio], bool]) -> ToolResult:
+    """The result with words in the place of pictures and sounds that the model does not take.
+
+    A tool of a server gives what it likes, and may give nothing that it calls a picture.
+    """
+
+    def told(part: ResultPart) -> ResultPart:
+        url = part.url if isinstance(part, Image) else None
+        if isinstance(part, Text) or (takes(part) and (url or (part.data and part.mime_type))):
+            return part
+        kind = part.mime_type or type(part).__name__.lower()
+        place = f" at {url}" if url else f" of {decoded_size(part.data):,} bytes"
+        return Text(f"[{kind}{place}, which this model cannot be shown]")
+
+    return msgspec.structs.replace(result, content=tuple(map(told, result.content)))
 
 
 def _parts(value: Any) -> tuple[ResultPart, ...] | None:

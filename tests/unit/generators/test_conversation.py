@@ -12,6 +12,8 @@ import pytest
 
 import penstock
 from penstock import (
+    Capabilities,
+    Image,
     InvalidRequest,
     MCPTool,
     ProviderTimeout,
@@ -28,6 +30,7 @@ from penstock import (
 from penstock.testing import FakeProvider, FakeReply, engine_with
 
 DONE = "Done."
+PICTURE = Image("AAECAw==", "image/png")
 
 
 def calls(*names: str, **arguments: Any) -> FakeReply:
@@ -212,6 +215,36 @@ async def test_results_beyond_the_limit_and_bytes_are_told_as_failures() -> None
     told = [result.text for result in results(provider.requests[1])]
     assert told[0] == "the tool gave 11 bytes, and 10 are the limit; ask for less at once"
     assert told[1].startswith("the tool gave 1 bytes that are no picture")
+
+
+class Blind(FakeProvider):
+    def capabilities(self, model: str) -> Capabilities:
+        return Capabilities(images=False)
+
+
+def draw() -> Image:
+    """A picture."""
+    return PICTURE
+
+
+async def test_a_model_without_eyes_is_told_of_a_picture_and_the_caller_gets_it() -> None:
+    provider = Blind([calls("draw"), DONE])
+    async with generator(provider, draw).stream() as stream:
+        events = [event async for event in stream]
+    (ended,) = [event for event in events if isinstance(event, ToolEnded)]
+    assert ended.content == (PICTURE,)
+    (told,) = results(provider.requests[1])
+    assert told.text == "[image/png of 4 bytes, which this model cannot be shown]"
+
+
+async def test_a_picture_goes_where_some_target_sees_it() -> None:
+    blind, seeing = Blind([calls("draw")], name="blind"), script(DONE)
+    async with engine_with(blind, seeing) as engine:
+        assert engine.takes(PICTURE)
+        assert not engine.takes(PICTURE, "blind/echo")
+        text, metadata = await engine.string_generator("Go.", tools=[draw]).generate()
+    assert (text, metadata.provider) == (DONE, "fake")
+    assert results(seeing.requests[0])[0].content == (PICTURE,)
 
 
 async def test_a_model_that_calls_for_ever_must_answer_at_last() -> None:

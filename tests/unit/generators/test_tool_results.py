@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Audio, Image, Text, ToolResult
-from penstock.generators.tool_results import UnusableResult, failure_of, result_of
+from penstock.generators.tool_results import UnusableResult, failure_of, readable, result_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 LIMIT = 1000
@@ -96,6 +96,27 @@ def test_parts_go_as_they_are_among_other_values() -> None:
 def test_a_result_gets_the_id_of_its_call() -> None:
     given = ToolResult("mine", (Text("no"),), is_error=True)
     assert result_of("call", given, LIMIT) == ToolResult("call", (Text("no"),), is_error=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (Image("AAECAw==", "image/png"), "image/png of 4 bytes"),
+        (Image(url="https://host/a.png"), "image at https://host/a.png"),
+        (Audio("AAEC", "audio/wav"), "audio/wav of 3 bytes"),
+    ],
+)
+def test_what_a_model_does_not_take_is_told_in_words(part: Image | Audio, said: str) -> None:
+    result = ToolResult("call", (Text("a"), part), {"b": 1})
+    told = Text(f"[{said}, which this model cannot be shown]")
+    assert readable(result, lambda part: False) == ToolResult("call", (Text("a"), told), {"b": 1})
+    assert readable(result, lambda part: True) == result
+
+
+@pytest.mark.parametrize("part", [Image("", "image/png"), Image("AAEC"), Audio("", "audio/wav")])
+def test_a_picture_of_nothing_is_told_in_words(part: Image | Audio) -> None:
+    (told,) = readable(ToolResult("call", (part,)), lambda part: True).content
+    assert isinstance(told, Text)
 
 
 def _numbers() -> Iterator[int]:
