@@ -41,10 +41,11 @@ class NpmFailedError(RuntimeError):
 
     def __init__(self, said: str, code: str | None = None) -> None:
         super().__init__(
-            "npm could not install the packages of tests/independent/npm. They are fetched once, "
-            "from the registry that your npm is configured for, and kept in the virtual "
-            "environment: run `make test` once where that registry can be reached, or leave these "
-            f'tests out with `make test ARGS="--ignore=tests/independent"`. npm said:\n{said}'
+            "npm could not install the packages of a package-lock.json below tests/. They are "
+            "fetched once, from the registry that your npm is configured for, and kept in the "
+            "virtual environment: run `make test` once where that registry can be reached, or "
+            'leave these tests out with `make test ARGS="--ignore=tests/independent '
+            f'--ignore=tests/mcp"`. npm said:\n{said}'
         )
         self.offline = code in _OFFLINE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,12 +18,18 @@ SCRIPT = Path(__file__).with_name("server.py")
 START_SECONDS = 30.0
 
 
+def on_sdk(port: int) -> list[str]:
+    """The command that starts `server.py` behind an address."""
+    return [sys.executable, str(SCRIPT), str(port)]
+
+
 class HttpServer:
     """A server that can be killed and started again at the same address."""
 
-    def __init__(self) -> None:
-        """Not started yet."""
+    def __init__(self, command: Callable[[int], list[str]] = on_sdk) -> None:
+        """Not started yet; `command` is for the port that it gets."""
         self.port = free_port()
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -38,7 +44,7 @@ class HttpServer:
     def start(self) -> None:
         """Return when it listens."""
         self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(self.port)],
+            self._command(self.port),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -61,9 +67,9 @@ def _connects(port: int) -> bool:
 
 
 @contextmanager
-def http_server() -> Generator[HttpServer]:
+def http_server(command: Callable[[int], list[str]] = on_sdk) -> Generator[HttpServer]:
     """A server that runs until the block is left."""
-    server = HttpServer()
+    server = HttpServer(command)
     try:
         server.start()
         yield server

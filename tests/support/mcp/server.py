@@ -1,6 +1,7 @@
 """An MCP server on the official SDK, as a process of its own: `server.py stdio | PORT`.
 
-It answers both eras. Its tools give every kind of content, report progress, fail, hang and grow.
+It answers both eras. Its tools give every kind of content, report progress, fail, hang and grow,
+and ask the client for what it may not have.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import asyncio
 import base64
 import os
 import sys
+from typing import Annotated
 
 import mcp_types as types
+import pydantic
 from mcp.server.caching import CacheHint
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
 
 PIXEL = base64.b64encode(
@@ -114,6 +117,50 @@ async def grow(ctx: Context) -> str:
     server.add_tool(sprout, name="sprout")
     await ctx.notify_tools_changed()  # to those who listen, in the modern era
     return "grown"
+
+
+class Answer(pydantic.BaseModel):
+    """What a user is asked for."""
+
+    word: str
+
+
+QUESTION = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="Hi"))
+
+
+def _sampled() -> Sample:
+    return Sample([QUESTION], max_tokens=5)
+
+
+def _elicited() -> Elicit[Answer]:
+    return Elicit("Say a word.", Answer)
+
+
+@server.tool()
+async def ask_model(said: Annotated[types.CreateMessageResult, Resolve(_sampled)]) -> str:
+    """Have the client's model say something."""
+    return str(said.content)
+
+
+@server.tool()
+async def ask_user(said: Annotated[Answer, Resolve(_elicited)]) -> str:
+    """Have the client's user say something."""
+    return said.word
+
+
+@server.tool()
+async def ask_roots(said: Annotated[types.ListRootsResult, Resolve(ListRoots)]) -> str:
+    """Ask for the client's folders."""
+    return str(said.roots)
+
+
+@server.tool()
+async def insist(ctx: Context) -> str:
+    """Ask the client's model whether or not the client said that it has one."""
+    said = await ctx.session.create_message(  # pyright: ignore[reportDeprecated]
+        [QUESTION], max_tokens=5, related_request_id=ctx.request_id
+    )
+    return str(said.content)
 
 
 if __name__ == "__main__":
