@@ -34,7 +34,7 @@ from penstock.contract.messages import Audio, Image, Message, ToolResult, ToolUs
 from penstock.contract.options import ToolChoice
 from penstock.contract.tools import Report, RunnableTool
 from penstock.generators.answer_type import AnswerMismatch
-from penstock.generators.naming import offered
+from penstock.generators.naming import offered, offered_name
 from penstock.generators.tool_results import UnusableResult, failure_of, readable, result_of
 
 Ask: TypeAlias = Callable[[SamplingRequest], AsyncGenerator[StreamEvent, None]]
@@ -84,6 +84,7 @@ class Conversation:
                 msgspec.structs.replace(tool.definition, name=name)
                 for name, tool in self._tools.items()
             ),
+            tool_choice=self._choice(request.tool_choice),
         )
         self._started = time.perf_counter()
         self._spent: Metadata | None = None
@@ -111,6 +112,12 @@ class Conversation:
             messages=(*self._request.messages, *messages),
             tool_choice=ToolChoice("none") if self._tools else None,
         )
+
+    def _choice(self, choice: ToolChoice | None) -> ToolChoice | None:
+        """In the names that the model knows, where the caller knows those of the servers."""
+        if choice is None or choice.name is None:
+            return choice
+        return msgspec.structs.replace(choice, name=offered_name(choice.name, self._tools))
 
     async def run(self) -> AsyncGenerator[GeneratorDelta, None]:
         """Until the model answers without a tool; then `result` has the answer."""

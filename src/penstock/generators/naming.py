@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.contract.tools import RunnableTool
 
@@ -31,6 +31,17 @@ def offered(tools: Sequence[RunnableTool]) -> dict[str, RunnableTool]:
             name = _marked(name, f"{tool.server}/{own}")
         named[name] = tool
     return named
+
+
+def offered_name(name: str, tools: Mapping[str, RunnableTool]) -> str:
+    """What the model calls the tool that its server or its function calls by this name.
+
+    A name that is not to be found, or stands for several tools, is given back as it is.
+    """
+    if name in tools:
+        return name
+    own = [offer for offer, tool in tools.items() if tool.definition.name == name]
+    return own[0] if len(own) == 1 else name
 
 
 def _legal(name: str) -> str:
