@@ -157,6 +157,7 @@ class Endpoint:
 
     def tool_source(self, tool: MCPTool) -> ToolSource:
         """The tools of this MCP server, with a connection from here."""
+        self._facts.tool_source(tool)  # which says at once when a package is missing
         return _LaterSource(self, tool)
 
     async def tools(self, tool: MCPTool) -> Sequence[RunnableTool]:

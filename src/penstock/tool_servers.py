@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,7 +30,8 @@ class ToolServers:
             raise ConfigurationError(
                 "MCP tools need the package mcp: pip install 'penstock[mcp]'"
             ) from error
-        key = msgspec.json.encode(tool)
+        # Who connects has been decided; it makes no other server of it.
+        key = msgspec.json.encode(msgspec.structs.replace(tool, mode="adapter"))
         if key not in self._adapters:
             self._adapters[key] = ToolAdapter(tool)
         return self._adapters[key]
@@ -37,5 +39,4 @@ class ToolServers:
     async def aclose(self) -> None:
         """Close every connection."""
         adapters, self._adapters = self._adapters, {}
-        for adapter in adapters.values():
-            await adapter.aclose()
+        await asyncio.gather(*(adapter.aclose() for adapter in adapters.values()))

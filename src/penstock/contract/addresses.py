@@ -63,7 +63,7 @@ def is_public(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    host = parts.hostname or ""
+    host = (parts.hostname or "").rstrip(".")
     address = _address(host)
     if address is not None:
         return parts.scheme == "https" and address.is_global

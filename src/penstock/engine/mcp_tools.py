@@ -34,12 +34,10 @@ def mcp_problems(request: SamplingRequest) -> Iterator[Problem]:
         taken[tool.name] = "another server"
 
 
-def server_problems(
-    path: str, tool: MCPTool, taken: Mapping[str, str] | None = None
-) -> Iterator[Problem]:
-    """Every problem of one server, whoever connects to it; `taken` are names and what has them."""
+def server_problems(path: str, tool: MCPTool, taken: Mapping[str, str]) -> Iterator[Problem]:
+    """What is wrong with one server, whoever connects to it; `taken` says what has which name."""
     yield from _url(f"{path}.url", tool)
-    yield from _name(f"{path}.name", tool.name, taken or {})
+    yield from _name(f"{path}.name", tool.name, taken)
     yield from _headers(f"{path}.http_headers", tool.http_headers)
     yield from _allowed(f"{path}.allowed_tools", tool.allowed_tools)
     if tool.mode not in get_args(MCPMode):

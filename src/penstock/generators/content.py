@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
@@ -16,12 +16,11 @@ from penstock.contract.messages import Audio, Content, Image, JSONObject, Messag
 from penstock.contract.options import MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
 from penstock.contract.requests import RequestOptions, build_request
 from penstock.contract.tools import RunnableTool, ToolSource
-from penstock.engine.mcp_tools import server_problems
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
 from penstock.generators.conversation import Ask, Conversation, LoopLimits
 from penstock.generators.functions import tool
-from penstock.generators.sources import tools_of
+from penstock.generators.sources import servers, tools_of
 from penstock.generators.stream import GeneratorStream, Settled
 from penstock.streaming.handle import StreamHandle
 
@@ -113,8 +112,11 @@ class ContentGenerator(ABC, Generic[T]):
         given: dict[str, Any] = dict(options)
         self._limits, self._context_timeout = _limits(given)
         self._tools = tuple(map(_runnable, _listed("tools", given.pop("tools", ()), "functions")))
-        native, self._sources = _servers(given.pop("mcp_tools", ()), sampler, given.get("model"))
-        given["mcp_tools"] = native
+        given["mcp_tools"], self._sources = servers(
+            given.get("mcp_tools", ()),
+            natively=lambda tool: sampler.connects_natively(tool, given.get("model")),
+            source=sampler.tool_source,
+        )
         if "max_tokens" not in given:
             limit = sampler.max_output(given.get("model"))
             given["max_tokens"] = min(DEFAULT_MAX_TOKENS, limit or DEFAULT_MAX_TOKENS)
@@ -238,38 +240,6 @@ def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
     if hasattr(given, "definition"):
         return cast(RunnableTool, given)
     return tool(cast(Callable[..., Any], given))
-
-
-def _servers(
-    given: Sequence[MCPTool | ToolSource], sampler: Sampler, model: str | None
-) -> tuple[tuple[MCPTool, ...], tuple[ToolSource, ...]]:
-    """Those that the provider connects to, and those that we do."""
-    given = tuple(_listed("mcp_tools", given, "MCPTool and ToolAdapter"))
-    if problems := list(_server_problems(given)):
-        raise InvalidRequest.of(problems)
-    native: list[MCPTool] = []
-    sources: list[ToolSource] = []
-    for each in given:
-        if not isinstance(each, MCPTool):
-            sources.append(each)
-        elif each.mode == "native" or (
-            each.mode == "auto" and sampler.connects_natively(each, model)
-        ):
-            native.append(each)
-        else:
-            sources.append(sampler.tool_source(each))
-    return tuple(native), tuple(sources)
-
-
-def _server_problems(given: Sequence[MCPTool | ToolSource]) -> Iterator[Problem]:
-    taken: dict[str, str] = {}
-    for index, each in enumerate(given):
-        path = f"mcp_tools[{index}]"
-        if isinstance(each, MCPTool):
-            yield from server_problems(path, each, taken)
-            taken[each.name] = "another server"
-        elif not hasattr(each, "tools"):
-            yield Problem(path, f"is a {type(each).__name__}; give an MCPTool or a ToolAdapter")
 
 
 def _check_names(tools: Sequence[RunnableTool]) -> None:

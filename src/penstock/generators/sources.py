@@ -1,15 +1,57 @@
-"""Tools that are asked for when an answer is about to be generated."""
+"""Tools of MCP servers: who connects, and what is there when an answer is to be generated."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
-from penstock.contract.errors import ToolFailed
+from penstock.contract.errors import InvalidRequest, Problem, ToolFailed
+from penstock.contract.options import MCPTool
 from penstock.contract.tools import RunnableTool, ToolSource
+from penstock.engine.mcp_tools import server_problems
 
 _logger = logging.getLogger(__name__)
+
+
+def servers(
+    given: Any,
+    *,
+    natively: Callable[[MCPTool], bool],
+    source: Callable[[MCPTool], ToolSource],
+) -> tuple[tuple[MCPTool, ...], tuple[ToolSource, ...]]:
+    """Those that the provider connects to, and those that we do; raises InvalidRequest."""
+    native: list[MCPTool] = []
+    sources: list[ToolSource] = []
+    for each in _checked(given):
+        if not isinstance(each, MCPTool):
+            sources.append(each)
+        elif each.mode == "native" or (each.mode == "auto" and natively(each)):
+            native.append(each)
+        else:
+            sources.append(source(each))
+    return tuple(native), tuple(sources)
+
+
+def _checked(given: Any) -> Sequence[MCPTool | ToolSource]:
+    if not isinstance(given, Iterable):
+        problem = f"is {given!r}; give a list of MCPTool and ToolAdapter"
+        raise InvalidRequest.of([Problem("mcp_tools", problem)])
+    tools = tuple(cast(Iterable[Any], given))
+    wrong: list[Problem] = []
+    taken: dict[str, str] = {}
+    for index, each in enumerate(tools):
+        path = f"mcp_tools[{index}]"
+        if isinstance(each, MCPTool):
+            wrong += server_problems(path, each, taken)
+            taken[each.name] = "another server"
+        elif isinstance(each, type) or not hasattr(each, "tools"):
+            # Not the value itself: somebody who gives an address gives a key with it, maybe.
+            wrong.append(Problem(path, f"is a {type(each).__name__}; give an MCPTool"))
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return tools
 
 
 async def tools_of(sources: Sequence[ToolSource]) -> tuple[list[RunnableTool], tuple[str, ...]]:

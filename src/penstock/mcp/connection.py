@@ -173,7 +173,9 @@ class _Session:
     def _lost(self, told: MCPError | None = None, *, unsent: bool = False) -> ServerLost:
         """By what ended the client, which says more than what a caller was told of it."""
         cause = _root(self._reason) or told
-        return ServerLost(str(cause or "") or type(cause).__name__, unsent=unsent)
+        if cause is None:
+            return ServerLost("the connection was closed", unsent=unsent)
+        return ServerLost(str(cause) or type(cause).__name__, unsent=unsent)
 
 
 _FIRST = asyncio.FIRST_COMPLETED

@@ -8,12 +8,15 @@ async with ToolAdapter(MCPTool(url="https://example.com/mcp", name="docs")) as d
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
 import mcp_types
+import pydantic
 from mcp import Client, StdioServerParameters
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -33,6 +36,7 @@ T = TypeVar("T")
 LIST_TTL_S = 60.0
 """How long a list of tools is good when the server says nothing about it."""
 _MOST_PAGES = 100
+_logger = logging.getLogger(__name__)
 
 
 class ToolAdapter:
@@ -54,8 +58,9 @@ class ToolAdapter:
     ) -> None:
         """A server by its address, or by the command that starts it; then give it a `name`.
 
-        `timeout` limits connecting, in seconds; a connection that was not used for `idle` seconds
-        is closed. `era` is "auto", "legacy" or a protocol version: "auto" finds out.
+        `timeout` limits connecting, and listing the tools, in seconds; a connection that was not
+        used for `idle` seconds is closed. `era` is "auto", "legacy" or a protocol version: "auto"
+        finds out.
         """
         self._server = server
         if isinstance(server, MCPTool):
@@ -70,16 +75,16 @@ class ToolAdapter:
         )
         self._listed: tuple[ServerTool, ...] = ()
         self._good_until = 0.0
+        self._changes = 0
+        self._listing = asyncio.Lock()
 
     async def tools(self) -> tuple[ServerTool, ...]:
         """The tools on offer, as far as they are allowed; raises ToolFailed."""
         if time.monotonic() >= self._good_until:
-            found = await self._failing(self._connection.run(self._fetch, repeatable=True))
-            self._listed = tuple(
-                ServerTool(self, each)
-                for each in found
-                if self._allowed is None or each.name in self._allowed
-            )
+            async with self._listing:
+                # Others who waited here find what the first one has fetched.
+                if time.monotonic() >= self._good_until:
+                    await self._failing(self._list())
         return self._listed
 
     async def call(
@@ -126,6 +131,10 @@ class ToolAdapter:
             raise ToolFailed(f"the MCP server {self.name!r} cannot be reached: {error}") from error
         except MCPError as error:
             raise ToolFailed(f"the MCP server {self.name!r} refuses: {error}") from error
+        except pydantic.ValidationError as error:
+            raise ToolFailed(
+                f"the MCP server {self.name!r} answers against the protocol: {error}"
+            ) from error
 
     def _client(self) -> Client:
         server = self._server
@@ -137,38 +146,75 @@ class ToolAdapter:
             cache=None,
         )
 
-    async def _fetch(self, client: Client) -> list[mcp_types.Tool]:
-        started = time.monotonic()
-        found: list[mcp_types.Tool] = []
+    async def _list(self) -> None:
+        changes, fresh_until, found = await self._connection.run(self._fetch, repeatable=True)
+        self._listed = tuple(
+            ServerTool(self, tool)
+            for tool in found
+            if (self._allowed is None or tool.name in self._allowed) and self._is_callable(tool)
+        )
+        if changes == self._changes:
+            self._good_until = fresh_until
+
+    def _is_callable(self, tool: mcp_types.Tool) -> bool:
+        """One tool that no API would take must not take the others down."""
+        kind = tool.input_schema.get("type", "object")
+        if kind != "object":
+            _logger.warning(
+                "going without %r of %r: its arguments are %r, and no object",
+                *(tool.name, self.name, kind),
+            )
+        return kind == "object"
+
+    async def _fetch(self, client: Client) -> tuple[int, float, list[mcp_types.Tool]]:
+        """As of which change, until when it is good, and the tools."""
+        started, changes = time.monotonic(), self._changes
+        found: dict[str, mcp_types.Tool] = {}
+        hints: list[float] = []
+        try:
+            async with asyncio.timeout(self._timeout):
+                async for page in self._pages(client):
+                    for tool in page.tools:
+                        found.setdefault(tool.name, tool)
+                    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                        hints.append(page.ttl_ms / 1000)
+        except TimeoutError as error:
+            raise ToolFailed(
+                f"the MCP server {self.name!r} lists no tools within {self._timeout:g} s"
+            ) from error
+        return changes, started + min(hints, default=LIST_TTL_S), list(found.values())
+
+    async def _pages(self, client: Client) -> AsyncGenerator[mcp_types.ListToolsResult, None]:
         cursor: str | None = None
-        fresh_s: float | None = None
         for _ in range(_MOST_PAGES):
             page = await client.session.list_tools(
                 params=mcp_types.PaginatedRequestParams(cursor=cursor)
             )
-            found += page.tools
-            if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                hint = page.ttl_ms / 1000
-                fresh_s = hint if fresh_s is None else min(fresh_s, hint)
+            yield page
+            if not page.next_cursor or page.next_cursor == cursor:
+                return
             cursor = page.next_cursor
-            if not cursor:
-                break
-        self._good_until = started + (LIST_TTL_S if fresh_s is None else fresh_s)
-        return found
+        _logger.warning("%r has more pages of tools than %d, which is all", self.name, _MOST_PAGES)
 
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
-            self._good_until = 0.0
+            self._note_change()
+
+    def _note_change(self) -> None:
+        """What is known is old, and so is what is being fetched."""
+        self._changes += 1
+        self._good_until = 0.0
 
     async def _watch(self, client: Client) -> None:
         """Listen for changes where a server tells of them only to those who ask."""
+        self._note_change()  # for this may be another server than before
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
         try:
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
-                    self._good_until = 0.0
+                    self._note_change()
         except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
             # The list is then as old as it may be at most, and no older.
             return
@@ -184,7 +230,9 @@ class ServerTool:
         self._adapter = adapter
         self.server = adapter.name
         self.definition = ToolDefinition(
-            tool.name, tool.description or tool.title or "", tool.input_schema
+            tool.name,
+            tool.description or tool.title or "",
+            {"type": "object", **tool.input_schema},
         )
 
     def __repr__(self) -> str:

@@ -10,11 +10,13 @@ import asyncio
 import base64
 import os
 import sys
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Any
 
 import mcp_types as types
 import pydantic
 from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
 
@@ -25,8 +27,18 @@ PIXEL = base64.b64encode(
     )
 ).decode()
 
-server = MCPServer("tests", cache_hints={"tools/list": CacheHint(ttl_ms=600_000)})
+_requests: Counter[str] = Counter()
 _stopped: list[str] = []
+
+
+async def _count(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    _requests[ctx.method] += 1
+    return await call_next(ctx)
+
+
+server = MCPServer(
+    "tests", cache_hints={"tools/list": CacheHint(ttl_ms=600_000)}, middleware=[_count]
+)
 
 
 @server.tool()
@@ -99,6 +111,12 @@ async def stopped() -> list[str]:
 async def header(ctx: Context, name: str) -> str:
     """The value of a header of this very request."""
     return (ctx.headers or {}).get(name, "")
+
+
+@server.tool()
+async def requests() -> dict[str, int]:
+    """How many requests of which kind there have been."""
+    return dict(_requests)
 
 
 @server.tool()

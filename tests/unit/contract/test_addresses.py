@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.addresses import forbidden
+from penstock.contract.addresses import forbidden, is_public
 
 LINK_LOCAL = "is a link-local address, where clouds keep their metadata services"
 METADATA = "is the metadata service of a cloud"
@@ -95,3 +95,36 @@ def test_no_link_local_address_passes_in_any_form(low: int) -> None:
 @given(st.text())
 def test_any_text_has_an_answer(host: str) -> None:
     assert forbidden(host) in (None, LINK_LOCAL, METADATA)
+
+
+@pytest.mark.parametrize(
+    ("url", "public"),
+    [
+        ("https://mcp.example.com/mcp", True),
+        ("HTTPS://MCP.Example.COM:8443", True),
+        ("https://8.8.8.8/mcp", True),
+        ("https://[2606:4700::1111]/mcp", True),
+        ("http://mcp.example.com/mcp", False),  # not by TLS
+        ("ws://mcp.example.com/mcp", False),
+        ("https://localhost/mcp", False),
+        ("https://intranet/mcp", False),
+        ("https://mcp.corp.internal/mcp", False),
+        ("https://mcp.local./mcp", False),
+        ("https://LAPTOP.LAN/mcp", False),
+        ("https://127.0.0.1:9/mcp", False),
+        ("https://127.1/mcp", False),
+        ("https://0x7f000001/mcp", False),
+        ("https://10.0.0.8/mcp", False),
+        ("https://192.168.1.4/mcp", False),
+        ("https://100.64.0.1/mcp", False),
+        ("https://169.254.169.254/mcp", False),
+        ("https://[::1]/mcp", False),
+        ("https://[fd00::1]/mcp", False),
+        ("https://[::ffff:10.0.0.1]/mcp", False),
+        ("https://", False),
+        ("https://[::1/mcp", False),
+        ("", False),
+    ],
+)
+def test_others_are_sent_to_public_addresses_only(url: str, public: bool) -> None:
+    assert is_public(url) is public

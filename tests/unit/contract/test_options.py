@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from penstock.contract.messages import Audio, Image
 from penstock.contract.options import (
     Capabilities,
     MCPTool,
@@ -103,3 +104,41 @@ def test_a_server_survives_the_wire() -> None:
     assert msgspec.convert(msgspec.to_builtins(SERVER), MCPTool) == SERVER
     with pytest.raises(msgspec.ValidationError, match="mode"):
         msgspec.convert({"url": "u", "name": "n", "mode": "local"}, MCPTool)
+
+
+PLAIN = MCPTool("https://host/", "docs")
+BEARER = MCPTool("https://host/", "docs", {"authorization": "Bearer x"})
+KEYED = MCPTool("https://host/", "docs", {"Authorization": "Bearer x", "X-Key": "y"})
+BASIC = MCPTool("https://host/", "docs", {"Authorization": "Basic eA=="})
+NARROW = MCPTool("https://host/", "docs", allowed_tools=["search"])
+
+
+@pytest.mark.parametrize(
+    ("able", "suited"),
+    [
+        (Capabilities(), ()),
+        (Capabilities(native_mcp=True), (PLAIN, BEARER, KEYED, BASIC, NARROW)),
+        (Capabilities(native_mcp=True, mcp_headers=False), (PLAIN, BEARER, NARROW)),
+        (Capabilities(native_mcp=True, mcp_allow_list=False), (PLAIN, BEARER, KEYED, BASIC)),
+    ],
+)
+def test_a_server_suits_a_provider_that_can_be_told_all_about_it(
+    able: Capabilities, suited: tuple[MCPTool, ...]
+) -> None:
+    tools = (PLAIN, BEARER, KEYED, BASIC, NARROW)
+    assert tuple(tool for tool in tools if tool.suits(able)) == suited
+
+
+@pytest.mark.parametrize(
+    ("part", "able", "taken"),
+    [
+        (Image("AA==", "image/png"), Capabilities(image_urls=False), True),
+        (Image("AA==", "image/png"), Capabilities(images=False), False),
+        (Image(url="https://host/a.png"), Capabilities(), True),
+        (Image(url="https://host/a.png"), Capabilities(image_urls=False), False),
+        (Audio("AA==", "audio/wav"), Capabilities(), False),
+        (Audio("AA==", "audio/wav"), Capabilities(audio=True, images=False), True),
+    ],
+)
+def test_what_a_model_reads(part: Image | Audio, able: Capabilities, taken: bool) -> None:
+    assert able.takes(part) is taken
