@@ -57,8 +57,9 @@ class Connection:
         When the connection is lost, the work is done once more on a new one, if it is `repeatable`
         or cannot have reached the server.
         """
+        session = await self._open()
         try:
-            return await (await self._open()).run(work)
+            return await session.run(work)
         except ServerLost as lost:
             if not (repeatable or lost.unsent):
                 raise

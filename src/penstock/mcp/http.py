@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import secrets
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
@@ -21,6 +21,8 @@ from penstock.contract.options import MCPTool
 CONNECT_TIMEOUT_S = 30.0
 READ_TIMEOUT_S = 300.0
 """How long a stream of a server may stay silent; a call has a limit of its own."""
+MOST_BYTES = 32 * 2**20
+"""The largest answer that is read; what of it the model is told has a limit of its own."""
 _UNKNOWN_SESSION = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST})
 _REFUSED = secrets.token_hex(16)
 """Marks an error as made here: no server can know it."""
@@ -30,14 +32,16 @@ _MOST_SAID = 500
 @contextlib.asynccontextmanager
 async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
     """The way to a server that goes to no address where clouds keep their secrets, unless told."""
-    transport: httpx2.AsyncBaseTransport = _Sessions(httpx2.AsyncHTTPTransport())
+    transport: httpx2.AsyncBaseTransport = _Answers(httpx2.AsyncHTTPTransport())
     async with (
         httpx2.AsyncClient(
             headers=dict(server.http_headers),
             timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S),
             transport=transport if server.allow_link_local else _Vetted(transport),
         ) as client,
-        streamable_http_client(server.url, http_client=client) as streams,
+        streamable_http_client(
+            server.url, http_client=client, max_sse_event_size=MOST_BYTES
+        ) as streams,
     ):
         yield streams
 
@@ -47,8 +51,8 @@ def is_session_refusal(error: MCPError) -> bool:
     return error.data == _REFUSED
 
 
-class _Sessions(httpx2.AsyncBaseTransport):
-    """Marks the answer to a call whose session the server does not know.
+class _Answers(httpx2.AsyncBaseTransport):
+    """Limits what is read, and marks the answer to a call whose session the server does not know.
 
     The specification says 404, and some say 400. The client would make an error of it that a tool
     can answer with as well.
@@ -59,6 +63,9 @@ class _Sessions(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            # Events have a limit each, and their streams none.
+            response.stream = _Limited(cast(httpx2.AsyncByteStream, response.stream))
         in_session = request.method == "POST" and MCP_SESSION_ID in request.headers
         if not in_session or response.status_code not in _UNKNOWN_SESSION:
             return response
@@ -69,6 +76,24 @@ class _Sessions(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             response.status_code, json={"jsonrpc": "2.0", "id": None, "error": error}
         )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Limited(httpx2.AsyncByteStream):
+    """Breaks off an answer that would fill the memory."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MOST_BYTES
+        async for chunk in self._inner:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.ReadError(f"the answer has more than {MOST_BYTES:,} bytes")
+            yield chunk
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -63,6 +63,9 @@ class ToolAdapter:
         finds out.
         """
         self._server = server
+        if isinstance(server, StdioServerParameters):
+            # Bytes that are no text would end the reading, and no answer would come any more.
+            self._server = server.model_copy(update={"encoding_error_handler": "replace"})
         if isinstance(server, MCPTool):
             name = name or server.name
             allowed_tools = server.allowed_tools if allowed_tools is None else allowed_tools
@@ -132,8 +135,10 @@ class ToolAdapter:
         except MCPError as error:
             raise ToolFailed(f"the MCP server {self.name!r} refuses: {error}") from error
         except pydantic.ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
             raise ToolFailed(
-                f"the MCP server {self.name!r} answers against the protocol: {error}"
+                f"the MCP server {self.name!r} breaks the protocol in {place}: {first['msg']}"
             ) from error
 
     def _client(self) -> Client:
@@ -151,20 +156,10 @@ class ToolAdapter:
         self._listed = tuple(
             ServerTool(self, tool)
             for tool in found
-            if (self._allowed is None or tool.name in self._allowed) and self._is_callable(tool)
+            if self._allowed is None or tool.name in self._allowed
         )
         if changes == self._changes:
             self._good_until = fresh_until
-
-    def _is_callable(self, tool: mcp_types.Tool) -> bool:
-        """One tool that no API would take must not take the others down."""
-        kind = tool.input_schema.get("type", "object")
-        if kind != "object":
-            _logger.warning(
-                "going without %r of %r: its arguments are %r, and no object",
-                *(tool.name, self.name, kind),
-            )
-        return kind == "object"
 
     async def _fetch(self, client: Client) -> tuple[int, float, list[mcp_types.Tool]]:
         """As of which change, until when it is good, and the tools."""
@@ -230,9 +225,7 @@ class ServerTool:
         self._adapter = adapter
         self.server = adapter.name
         self.definition = ToolDefinition(
-            tool.name,
-            tool.description or tool.title or "",
-            {"type": "object", **tool.input_schema},
+            tool.name, tool.description or tool.title or "", tool.input_schema
         )
 
     def __repr__(self) -> str:

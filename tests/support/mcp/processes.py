@@ -80,3 +80,9 @@ def http_server(command: Callable[[int], list[str]] = on_sdk) -> Generator[HttpS
 def stdio_server() -> StdioServerParameters:
     """The command that starts the same server on standard input and output."""
     return StdioServerParameters(command=sys.executable, args=[str(SCRIPT), "stdio"])
+
+
+def misbehaving_server(what: str) -> StdioServerParameters:
+    """The command that starts a server which does this one thing wrong."""
+    script = SCRIPT.with_name("misbehaving.py")
+    return StdioServerParameters(command=sys.executable, args=[str(script), what])

@@ -113,6 +113,12 @@ async def header(ctx: Context, name: str) -> str:
     return (ctx.headers or {}).get(name, "")
 
 
+@server.tool(structured_output=False)
+async def much(size: int) -> str:
+    """So many letters."""
+    return "x" * size
+
+
 @server.tool()
 async def requests() -> dict[str, int]:
     """How many requests of which kind there have been."""
