@@ -226,6 +226,18 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             generators.tool_loop_stream,
             generators.tool_loop_live,
         ),
+        Behaviour(
+            "generator-mcp",
+            "Tools of an MCP server that Penstock connects to",
+            generators.mcp_loop,
+            generators.mcp_loop_live,
+        ),
+        Behaviour(
+            "generator-mcp-stream",
+            "The same in a stream, with the server's progress",
+            generators.mcp_loop_stream,
+            generators.mcp_loop_live,
+        ),
         Behaviour("typed-tools", "A value of a type, after tools", generators.typed_with_tools),
         Behaviour(
             "generator-rounds",

@@ -46,7 +46,7 @@ _NO_SCHEMA = because(
 _SCHEMATIC = ("structured", "error-bad-request", "typed", "typed-stream", "typed-root")
 _CALLING = (
     *("tool-call", "tool-call-bare", "tool-round-trip", "tool-forced", "tool-required"),
-    *("generator-tools", "generator-tools-stream"),
+    *("generator-tools", "generator-tools-stream", "generator-mcp", "generator-mcp-stream"),
 )
 
 

@@ -13,12 +13,14 @@ from penstock import (
     AnswerRejected,
     Chunk,
     Complete,
+    MCPTool,
     MessageType,
     StringGenerator,
     StructuredGenerator,
     StructuredOutputInvalid,
     Text,
     ToolEnded,
+    ToolProgress,
     ToolResult,
     ToolStarted,
     ToolUse,
@@ -27,6 +29,7 @@ from penstock import (
     user,
 )
 from tests.conformance.case import MAX_TOKENS, Case
+from tests.support.mcp.processes import shared_server
 from tests.support.wire.scenario import Call, Scenario, Tokens
 
 OK = Scenario(text=("Hel", "lo."))
@@ -239,6 +242,63 @@ async def tool_loop_stream(case: Case) -> None:
     assert [type(part) for part in ended.content] == [Text]
     after = seen[seen.index(ended) :]
     assert "".join(event.text for event in after if isinstance(event, Chunk)) == "Hello."
+    assert isinstance(seen[-1], Complete)
+
+
+def _server(*tools: str) -> MCPTool:
+    allowed = tools or ("add", "steps")
+    return MCPTool(shared_server().url, "sums", allowed_tools=allowed, mode="adapter")
+
+
+async def mcp_loop(case: Case) -> None:
+    """Penstock connects to a server for a provider that may not be able to."""
+    call = Call.of("call_a", "add", {"a": 40, "b": 2})
+    case.play(Scenario(calls=(call,), stop="tool_use"), OK)
+    answer, metadata = await _text(case, mcp_tools=[_server()], tools=[weather]).generate()
+    assert answer == "Hello."
+    assert (metadata.tool_rounds, metadata.api_calls, metadata.dropped_options) == (1, 2, ())
+    offered = [tool.name for tool in case.upstream.seen[0].tools]
+    assert sorted(offered) == ["add", "steps", "weather"]
+    (result,) = case.seen.messages[-1].content
+    assert isinstance(result, ToolResult)
+    assert (result.text, result.is_error) == ("42", False)
+
+
+async def mcp_loop_stream(case: Case) -> None:
+    call = Call.of("call_a", "steps", {"count": 2})
+    case.play(Scenario(calls=(call,), stop="tool_use"), OK)
+    async with _text(case, mcp_tools=[_server()]).stream() as events:
+        seen = [event async for event in events]
+    started, *progress, ended = (
+        event for event in seen if isinstance(event, ToolStarted | ToolProgress | ToolEnded)
+    )
+    assert isinstance(started, ToolStarted)
+    assert (started.name, started.server, started.input) == ("steps", "sums", {"count": 2})
+    assert progress == [
+        ToolProgress(started.id, "steps", step, 2, f"step {step}") for step in (1, 2)
+    ]
+    assert ended == ToolEnded(started.id, "steps", False, (Text("finished"),))
+    after = seen[seen.index(ended) :]
+    assert "".join(event.text for event in after if isinstance(event, Chunk)) == "Hello."
+    assert isinstance(seen[-1], Complete)
+
+
+async def mcp_loop_live(case: Case) -> None:
+    """A model under a grammar calls what it must call, and its server answers."""
+    generator = _text(
+        case,
+        "What is 2 and 3?",
+        mcp_tools=[_server("add")],
+        tool_choice="required",
+        max_tool_rounds=1,
+    )
+    async with generator.stream() as events:
+        seen = [event async for event in events]
+    (started,) = [event for event in seen if isinstance(event, ToolStarted)]
+    (ended,) = [event for event in seen if isinstance(event, ToolEnded)]
+    assert (started.name, started.server) == ("add", "sums")
+    assert started.input.keys() == {"a", "b"}
+    assert ended.content == (Text(str(started.input["a"] + started.input["b"])),)
     assert isinstance(seen[-1], Complete)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import socket
 import subprocess
 import sys
@@ -75,6 +77,15 @@ def http_server(command: Callable[[int], list[str]] = on_sdk) -> Generator[HttpS
         yield server
     finally:
         server.kill()
+
+
+@functools.cache
+def shared_server() -> HttpServer:
+    """One for all tests of this process that do it no harm; it ends with the process."""
+    server = HttpServer()
+    atexit.register(server.kill)
+    server.start()
+    return server
 
 
 def stdio_server() -> StdioServerParameters:
