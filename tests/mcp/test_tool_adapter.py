@@ -119,6 +119,38 @@ async def test_a_change_of_the_list_is_noticed_although_it_was_said_to_last() ->
         assert (await adapter.call("sprout", {})).text == "sprouted"
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_that_was_started_anew_has_a_list_of_its_own(
+    own_server: HttpServer, era: str
+) -> None:
+    async with ToolAdapter(own_server.tool(), era=era) as earlier:
+        await earlier.call("grow", {})
+    async with ToolAdapter(own_server.tool(), era=era) as adapter:
+        assert "sprout" in [tool.definition.name for tool in await adapter.tools()]
+        own_server.kill()
+        own_server.start()
+        async with asyncio.timeout(20):
+            while "sprout" in [tool.definition.name for tool in await adapter.tools()]:
+                await adapter.call("process", {})
+        # And of its changes we are told as before.
+        await adapter.call("grow", {})
+        if era == "auto":
+            async with asyncio.timeout(20):
+                while "sprout" not in [tool.definition.name for tool in await adapter.tools()]:
+                    await adapter.call("process", {})
+
+
+async def test_the_list_is_fetched_once_for_all_who_ask_at_once(own_server: HttpServer) -> None:
+    async with ToolAdapter(own_server.tool()) as adapter:
+        await adapter.aclose()
+        lists = await asyncio.gather(*(adapter.tools() for _ in range(50)))
+        assert {len(each) for each in lists} == {len(lists[0])}
+        assert lists[0]
+        counted = (await adapter.call("requests", {})).structured_content
+    assert counted is not None
+    assert counted["tools/list"] == 2
+
+
 async def test_the_list_is_fetched_once_while_it_is_good(server: HttpServer) -> None:
     async with ToolAdapter(server.tool()) as adapter:
         assert await adapter.tools() is await adapter.tools()

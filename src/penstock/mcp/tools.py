@@ -36,6 +36,8 @@ T = TypeVar("T")
 LIST_TTL_S = 60.0
 """How long a list of tools is good when the server says nothing about it."""
 _MOST_PAGES = 100
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
+"""Before a server that no longer tells of changes is asked to do so again."""
 _logger = logging.getLogger(__name__)
 
 
@@ -206,13 +208,23 @@ class ToolAdapter:
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
-        try:
-            async with client.listen(tools_list_changed=True) as changes:
-                async for _ in changes:
-                    self._note_change()
-        except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
-            # The list is then as old as it may be at most, and no older.
-            return
+        pause_s, lost = _SHORTEST_PAUSE_S, False
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    if lost:
+                        # It may be another server than before, or has changed unheard.
+                        self._note_change()
+                    pause_s, lost = _SHORTEST_PAUSE_S, True
+                    async for _ in changes:
+                        self._note_change()
+            except ListenNotSupportedError:
+                # The list is then as old as it may be at most, and no older.
+                return
+            except (SubscriptionLost, MCPError, TimeoutError):
+                pass
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 class ServerTool:
