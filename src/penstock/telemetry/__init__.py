@@ -1,1 +1,1 @@
-"""What is counted and told of requests, without their content."""
+"""What happened, told in frozen records and counts to whoever asks; never the content."""
