@@ -85,7 +85,7 @@ async def streams(engine: penstock.Engine) -> None:
                 assert_type(text, str)
             case penstock.ToolUseDelta():
                 assert_type(event.arguments, str)
-            case penstock.ToolStarted() | penstock.ToolProgress() | penstock.ToolEnded():
+            case penstock.ToolStarted() | penstock.ToolEnded():
                 assert_type(event.name, str)
             case penstock.Complete(result):
                 assert_type(result, penstock.Result)
@@ -244,8 +244,6 @@ async def streams_of_generators(engine: penstock.Engine) -> None:
             match event:
                 case penstock.Chunk(text) | penstock.ReasoningDelta(text):
                     assert_type(text, str)
-                case penstock.ToolProgress():
-                    assert_type(event.progress, float)
                 case penstock.ToolStarted():
                     assert_type(event.name, str)
                 case penstock.ToolProgress():
