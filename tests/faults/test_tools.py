@@ -32,7 +32,7 @@ from penstock import (
     ToolResult,
     ToolUse,
 )
-from penstock.config.settings import ProviderConfig
+from penstock.config.settings import PoolConfig, ProviderConfig
 from penstock.mcp import ToolAdapter
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.mcp.processes import http_server, misbehaving_server, stdio_server
@@ -354,7 +354,7 @@ async def test_a_model_that(name: str, streamed: bool) -> None:
             {"kind": "openai-chat", "url": upstream.url, "auth_token": "k"}
         )
         async with (
-            penstock.open(Config(providers={"up": provider})) as engine,
+            penstock.open(Config(providers={"up": provider}, pool=PoolConfig(retries=0))) as engine,
             asyncio.timeout(AMPLE_S),
         ):
             generator = engine.string_generator(

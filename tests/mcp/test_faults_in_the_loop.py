@@ -19,7 +19,7 @@ from penstock import (
     ToolResult,
     ToolUse,
 )
-from penstock.config.settings import Config, ModelConfig, ProviderConfig
+from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.mcp.processes import http_server
 from tests.support.services import free_port
@@ -61,14 +61,15 @@ async def test_a_server_killed_in_mid_call_is_told_to_the_model_and_connected_an
     assert told.text.startswith("ToolFailed: the MCP server 'tests' cannot be reached: ")
 
 
-async def test_a_tool_that_answers_as_failed_is_told_even_where_errors_are_raised() -> None:
-    fake = FakeProvider([_calls("fail"), DONE])
+async def test_a_tool_that_answers_as_failed_is_told_or_raised() -> None:
+    fake = FakeProvider([_calls("fail"), DONE, _calls("fail")])
     with http_server() as server:
         async with engine_with(fake) as engine, asyncio.timeout(LIMIT_S):
-            generator = engine.string_generator(
-                "Go.", mcp_tools=[server.tool()], tool_errors="raise"
-            )
+            generator = engine.string_generator("Go.", mcp_tools=[server.tool()])
             assert (await generator.generate())[0] == DONE
+            raising = engine.string_generator("Go.", mcp_tools=[server.tool()], tool_errors="raise")
+            with pytest.raises(ToolFailed, match="no luck"):
+                await raising.generate()
     (told,) = fake.requests[1].messages[-1].content
     assert isinstance(told, ToolResult)
     assert told.is_error
@@ -110,6 +111,7 @@ async def test_arguments_that_are_no_json_are_left_to_the_next_target() -> None:
                 "second": ProviderConfig(kind="openai-chat", url=second.url),
             },
             models={"default": ModelConfig(targets=("first/m", "second/m"))},
+            pool=PoolConfig(retries=0),
         )
         async with penstock.open(config) as engine, asyncio.timeout(LIMIT_S):
             generator = engine.string_generator("Go.", tools=[level])

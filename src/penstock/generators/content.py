@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, cast
@@ -160,6 +161,7 @@ class ContentGenerator(ABC, Generic[T]):
         """One conversation: its events, and last the value."""
 
     async def _conversation(self, ask: Ask) -> Conversation:
+        started = time.perf_counter()
         found = [*self._contexts, *await contexts.gather(self._providers, self._context_timeout)]
         system, messages = contexts.merged(
             self._request.system_prompt, found, self._request.messages[0]
@@ -172,6 +174,7 @@ class ContentGenerator(ABC, Generic[T]):
             [*self._tools, *remote],
             self._limits,
             missing=missing,
+            started=started,
             takes=lambda part: self._sampler.takes(part, self._request.model),
         )
 

@@ -68,10 +68,12 @@ class Conversation:
         *,
         missing: Sequence[str] = (),
         takes: Callable[[Image | Audio], bool] = lambda part: True,
+        started: float | None = None,
     ) -> None:
         """Nothing is asked before `run`; `missing` is told as dropped in the metadata.
 
-        Of a picture or sound of a tool that the model does not take, it is told in words.
+        Of a picture or sound of a tool that the model does not take, it is told in words. `started`
+        is when the caller began to wait, by `time.perf_counter`; now, if it is not given.
         """
         self._missing = tuple(missing)
         self._takes = takes
@@ -86,7 +88,7 @@ class Conversation:
             ),
             tool_choice=self._choice(request.tool_choice),
         )
-        self._started = time.perf_counter()
+        self._started = time.perf_counter() if started is None else started
         self._spent: Metadata | None = None
         self._rounds = 0
         self._result: Result | None = None
@@ -247,7 +249,7 @@ class Conversation:
         try:
             async with clock:
                 value = await tool.run(use.input, report)
-            return result_of(use.id, value, self._limits.result_bytes)
+            result = result_of(use.id, value, self._limits.result_bytes)
         except AnswerMismatch as mismatch:
             return self._failed(use, f"the arguments do not fit: {mismatch}", mismatch)
         except UnusableResult as unusable:
@@ -262,6 +264,10 @@ class Conversation:
             if self._request.timeout is not None and left is not None and left <= limit:
                 raise self._out_of_time(self._request.timeout) from error
             return self._failed(use, f"the tool took longer than {limit:g} s", error)
+        if result.is_error and self._limits.errors == "raise":
+            # A tool of a server says so in its answer, where a function raises.
+            return self._failed(use, result.text)
+        return result
 
     def _failed(self, use: ToolUse, reason: str, cause: BaseException | None = None) -> ToolResult:
         if self._limits.errors == "raise":

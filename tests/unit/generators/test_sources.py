@@ -162,7 +162,7 @@ async def test_one_bad_server_does_not_take_the_others_down(
     assert isinstance(result, ToolResult)
     assert result.text == "42"
     (logged,) = [each for each in caplog.records if each.name.startswith("penstock")]
-    assert "going on without the tools of 'gone'" in logged.getMessage()
+    assert "going on without these tools: the MCP server 'gone'" in logged.getMessage()
 
 
 def len_of(text: str) -> int:
