@@ -89,7 +89,10 @@ class Health(Protocol):
     """Knows which targets may be asked just now."""
 
     def available(self, target: Target) -> tuple[bool, str]:
-        """Whether it may be asked, and why not: an open breaker, a failed check, an order."""
+        """Whether it may be asked, and why not: an open breaker, a failed check, an order.
+
+        Called for every target of every request, and without effect: no probe is used up by it.
+        """
         ...
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 
 from penstock.contract.errors import ConfigurationError, ModelNotFound
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Health, RouteDecision, Target
-from penstock.routing.ranking import AllAvailable, Candidate, Scorer, decide, in_order
+from penstock.routing.ranking import (
+    AllAvailable,
+    Candidate,
+    Placed,
+    Scorer,
+    distinct,
+    explained,
+    order,
+    tried,
+)
 
 
 def parse_target(text: str) -> Target:
@@ -18,6 +27,13 @@ def parse_target(text: str) -> Target:
     if not (provider and separator and model):
         raise ConfigurationError(f"{text!r} is not a target; write provider/model")
     return Target(provider, model)
+
+
+def _of(
+    model: str, targets: Sequence[Target], *, only_if_hinted: bool = False
+) -> Iterator[Candidate]:
+    for place, target in enumerate(targets, 1):
+        yield Candidate(target, model, place, only_if_hinted)
 
 
 class TargetTable:
@@ -31,12 +47,13 @@ class TargetTable:
         *,
         refused: Callable[[Target], bool] = lambda target: False,
         health: Health | None = None,
-        scorer: Scorer = in_order,
+        scorer: Scorer | None = None,
     ) -> None:
         """`providers` are all names that a target may begin with.
 
         `refused` tells which targets must be configured and may not just be named by a caller.
-        Without `health`, every target may be asked at any time.
+        Without `health` every target may be asked at any time, and without a `scorer` priorities
+        change nothing.
         """
         self._refused = refused
         self._health = health or AllAvailable()
@@ -45,10 +62,14 @@ class TargetTable:
         self._models = models
         self._providers = providers
         self._default = default
+        self._candidates = {name: distinct(_of(name, models[name])) for name in models}
+        mine = self._candidates.get(default or "", ())
+        others = (_of(name, models[name], only_if_hinted=True) for name in models)
+        self._hinted = distinct(chain(mine, chain.from_iterable(others)))
 
     async def rank(self, request: SamplingRequest) -> Sequence[Target]:
         """The targets to try in order, as `explain` explains them."""
-        return (await self.explain(request)).targets
+        return tried(self._order(request), request.model_preferences)
 
     async def explain(self, request: SamplingRequest) -> RouteDecision:
         """The targets in their order: those that may be asked, then by hints, then as configured.
@@ -56,20 +77,19 @@ class TargetTable:
         Hints choose among the targets of the model that is asked for. When none is, they may also
         choose targets of any other configured model.
         """
-        preferences = request.model_preferences or ModelPreferences()
-        name = request.model or self._default
-        candidates = [
-            Candidate(target, f"target {place} of {name!r}")
-            for place, target in enumerate(self.resolve(request.model), 1)
-        ]
-        if not request.model and preferences.hints:
-            candidates += self._of_other_models(name)
-        return decide(request.model, candidates, preferences, self._health, self._scorer)
+        return explained(request.model, self._order(request), request.model_preferences)
 
-    def _of_other_models(self, served: str | None) -> Iterator[Candidate]:
-        for name, targets in self._models.items():
-            for place, target in enumerate(targets if name != served else (), 1):
-                yield Candidate(target, f"target {place} of {name!r}", only_if_hinted=True)
+    def _order(self, request: SamplingRequest) -> list[Placed]:
+        preferences = request.model_preferences
+        name = request.model or self._default or ""
+        targets = self.resolve(request.model)
+        if not request.model and preferences is not None and preferences.hints:
+            candidates = self._hinted
+        elif name in self._candidates:
+            candidates = self._candidates[name]
+        else:
+            candidates = tuple(_of(name, targets))
+        return order(candidates, preferences, self._health, self._scorer)
 
     def resolve(self, model: str | None) -> Sequence[Target]:
         """The targets of an alias, or the one that `provider/model` spells out."""

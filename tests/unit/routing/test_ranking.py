@@ -12,7 +12,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import RankedTarget, Target
-from penstock.routing.ranking import Candidate, Scorer, decide, in_order
+from penstock.routing.ranking import Candidate, Scorer, distinct, explained, order, tried
 from penstock.routing.targets import TargetTable
 
 SOL = Target("openai", "gpt-6.1-sol")
@@ -36,7 +36,7 @@ class Down:
         return (False, "breaker open") if target in self._down else (True, "")
 
 
-def table(*down: Target, scorer: Scorer = in_order) -> TargetTable:
+def table(*down: Target, scorer: Scorer | None = None) -> TargetTable:
     providers = {"openai", "claude", "local"}
     return TargetTable(MODELS, providers, "assistant", health=Down(*down), scorer=scorer)
 
@@ -154,10 +154,12 @@ TARGETS = st.builds(Target, st.sampled_from("abc"), st.sampled_from("xyz"))
 def test_every_candidate_is_told_once_and_none_that_is_down_is_before_one_that_is_not(
     served: list[Target], others: list[Target], down: Collection[Target], hints: list[str]
 ) -> None:
-    candidates = [Candidate(target, "served") for target in served]
-    candidates += [Candidate(target, "other", only_if_hinted=True) for target in others]
+    candidates = [Candidate(target, "served", 1) for target in served]
+    candidates += [Candidate(target, "other", 1, only_if_hinted=True) for target in others]
     preferences = ModelPreferences(tuple(hints))
-    decision = decide(None, candidates, preferences, Down(*down))
+    ranked = order(distinct(candidates), preferences, Down(*down))
+    decision = explained(None, ranked, preferences)
+    assert decision.targets == tried(ranked, preferences)
     told: list[Any] = [each.target for each in (*decision.ranked, *decision.left_out)]
     assert sorted(map(str, told)) == sorted({str(target) for target in (*served, *others)})
     available = [each.available for each in decision.ranked]
