@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from penstock.contract.messages import JSONObject
 from penstock.contract.options import ToolDefinition
 from penstock.contract.tools import Report
 from penstock.generators.answer_type import AnswerType
+from penstock.generators.threads import in_own_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,7 +101,7 @@ class Tool(Generic[P, R]):
         A function that is not async runs in a thread. Cancelling stops the wait for it, not it.
         """
         call = partial(cast(Callable[..., Any], self.function), **self._arguments.value(arguments))
-        given = call() if self.is_async else await asyncio.to_thread(call)
+        given = call() if self.is_async else await in_own_thread(call)
         # A plain function may hand on what an async one gave it, as many decorators do.
         return await given if inspect.isawaitable(given) else given
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -328,3 +330,58 @@ async def test_a_plain_function_runs_in_a_thread_and_keeps_the_context() -> None
     variable.set("set")
     assert await tool(where).run({}) == [False, "set"]
     assert await tool(here).run({}) == [True, "set"]
+
+
+async def test_functions_that_never_return_leave_threads_for_others() -> None:
+    """More of them than an event loop has threads of its own."""
+    free = threading.Event()
+
+    def stuck() -> None:
+        free.wait()
+
+    hung = [asyncio.create_task(tool(stuck).run({})) for _ in range(40)]
+    try:
+        assert await asyncio.wait_for(tool(plain).run({"city": "Oslo"}), 20) == plain("Oslo")
+    finally:
+        for task in hung:
+            task.cancel()
+        await asyncio.gather(*hung, return_exceptions=True)
+        free.set()
+
+
+async def test_what_a_function_raises_in_its_thread_is_raised_here() -> None:
+    def fails() -> None:
+        raise LookupError("no such city")
+
+    def ends() -> None:
+        raise StopIteration
+
+    with pytest.raises(LookupError, match="no such city"):
+        await tool(fails).run({})
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await tool(ends).run({})
+
+
+SCRIPT = """
+import asyncio, threading
+import penstock
+from penstock.testing import FakeProvider, FakeReply, engine_with
+
+def stuck() -> None:
+    threading.Event().wait()
+
+async def main() -> None:
+    uses = (penstock.ToolUse("1", "stuck", {}),)
+    async with engine_with(FakeProvider([FakeReply(tool_uses=uses), "Done."])) as engine:
+        generator = engine.string_generator("Go.", tools=[stuck], tool_timeout=0.1)
+        print((await generator.generate())[0])
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_ends_although_a_function_does_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("Done.\n", "", 0)
