@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
+
+from pydantic import ValidationError
 
 from penstock.config.load import load
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
@@ -274,15 +276,34 @@ def _endpoint(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[str
         if given:
             raise ConfigurationError(f"{', '.join(given)}: name the provider as well")
         return Endpoint(load(None)), options
+    if not isinstance(provider, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"provider: is {provider!r}; give the name of a kind")
     kind = KINDS.get(provider)
     if kind is None:
         raise ConfigurationError(unknown_kind(provider))
     model = options.pop("model", None) or _default_model(kind, default)
-    config = Config(
-        providers={provider: ProviderConfig.model_validate(given)},
-        models={"default": ModelConfig(targets=(f"{provider}/{model}",))},
-    )
+    try:
+        config = Config(
+            providers={provider: ProviderConfig.model_validate(given)},
+            models={"default": ModelConfig(targets=(f"{provider}/{model}",))},
+        )
+    except ValidationError as error:
+        # Without its cause, whose message repeats what was given: a key, as like as not.
+        raise ConfigurationError("; ".join(_mistakes(error))) from None
     return Endpoint(config), {**options, "model": f"{provider}/{model}"}
+
+
+def _mistakes(error: ValidationError) -> Iterator[str]:
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        name, *more = each["loc"]
+        if name == "targets":
+            # Once: what is said of the list of targets beside is our own doing.
+            if more:
+                yield "model: its name must be text without spaces"
+        elif name == "url" and each["type"] == "string_pattern_mismatch":
+            yield "url: an address begins with http:// or https://"
+        else:
+            yield f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
 
 
 def _default_model(kind: ProviderKind, field: str) -> str:

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Generator
 from pathlib import Path
@@ -255,12 +256,19 @@ def test_without_a_provider_the_configuration_holds(
         ({"provider": "groq", "auth_token": "k"}, "'groq' has no default here: give model="),
         ({"url": "http://127.0.0.1:1"}, "url: name the provider as well"),
         ({"auth_token": "k", "headers": {"a": "b"}}, "auth_token, headers: name the provider"),
+        ({"provider": 5}, "provider: is 5; give the name of a kind"),
+        ({**CHAT, "url": "host/SECRET"}, "^url: an address begins with http:// or https://$"),
+        ({**CHAT, "auth_token": ["SECRET"]}, "^auth_token: Input should be a valid string$"),
+        ({**CHAT, "headers": {"x": ["SECRET"]}}, "^headers.x: Input should be a valid string$"),
+        ({**CHAT, "headers": [("x", "SECRET")]}, "^headers: Input should be a valid dictionary$"),
+        ({**CHAT, "model": "two words"}, "^model: its name must be text without spaces$"),
     ],
 )
 def test_mistakes_are_said_at_once(options: Any, message: str) -> None:
     for make in (penstock.string_generator, _typed):
-        with pytest.raises(ConfigurationError, match=message):
+        with pytest.raises(ConfigurationError, match=message) as caught:
             make("Go.", **options)
+        assert "SECRET" not in "".join(traceback.format_exception(caught.value, chain=True))
 
 
 def _typed(prompt: str, **options: Any) -> Any:
