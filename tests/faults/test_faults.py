@@ -70,22 +70,26 @@ class Got(NamedTuple):
     error: PenstockError | None
 
 
-async def whole(engine: Engine) -> Got:
+async def whole(engine: Engine, *, timeout: float | None = None) -> Got:
+    return await whole_of(engine, "m", timeout=timeout)
+
+
+async def whole_of(engine: Engine, model: str, *, timeout: float | None = None) -> Got:
     try:
-        result = await engine.create_message("Say it.", max_tokens=99, model="m")
+        result = await engine.create_message("Say it.", max_tokens=99, model=model, timeout=timeout)
     except PenstockError as error:
         return Got("", None, error)
     return Got(result.text, result, None)
 
 
-async def streamed(engine: Engine) -> Got:
+async def streamed(engine: Engine, *, timeout: float | None = None) -> Got:
     pieces: list[str] = []
     result: Result | None = None
     error: PenstockError | None = None
     ends = 0
     try:
         async with await engine.create_message_stream(
-            "Say it.", max_tokens=99, model="m"
+            "Say it.", max_tokens=99, model="m", timeout=timeout
         ) as stream:
             async for event in stream:
                 if isinstance(event, Chunk):
@@ -211,6 +215,14 @@ async def test_another_answer_is_never_glued_to_the_first(fault: str) -> None:
         assert got.error.partial == got.text
 
 
+async def test_a_target_that_answers_otherwise_is_not_blamed_for_it() -> None:
+    pool = {"retries": 0, "breaker_failures": 1}
+    async with FaultServer() as server, engine_on(server, "cut:5", "other:b", pool=pool) as engine:
+        assert isinstance((await streamed(engine)).error, StreamInterrupted)
+        assert (await whole_of(engine, "second/other:b")).error is None
+        assert len(server.of("other:b")) == 2
+
+
 @pytest.mark.parametrize("fault", BREAKS)
 async def test_a_broken_stream_is_an_error_where_that_is_wished(fault: str) -> None:
     async with (
@@ -329,6 +341,29 @@ async def test_retries_stay_a_fraction_of_the_traffic() -> None:
         requests = 60
         await asyncio.gather(*(whole(engine) for _ in range(requests)))
         assert len(server.seen) <= requests + 10 + requests // 5
+
+
+@BOTH
+async def test_a_pause_beyond_the_deadline_is_not_waited_for(ask: Any) -> None:
+    async with FaultServer() as server, engine_on(server, "429:seconds", "healthy:b") as engine:
+        got = await ask(engine, timeout=0.9)
+        assert (got.text, got.error) == (WHOLE, None)
+    async with FaultServer() as server, engine_on(server, "429:seconds") as engine:
+        got = await ask(engine, timeout=0.9)
+        assert isinstance(got.error, RateLimited)
+        assert got.error.retry_after == 1
+
+
+@BOTH
+async def test_the_error_is_what_the_target_said_though_it_is_then_left_alone(ask: Any) -> None:
+    pool = {"retries": 2, "breaker_failures": 2}
+    async with FaultServer() as server, engine_on(server, "429:forever", pool=pool) as engine:
+        assert isinstance((await ask(engine)).error, RateLimited)
+        refused = (await ask(engine)).error
+        assert isinstance(refused, ProviderUnavailable)
+        assert refused.retry_after
+        assert refused.retry_after > 0
+        assert len(server.seen) == 2
 
 
 async def test_one_deadline_is_shared_by_all_attempts() -> None:

@@ -77,6 +77,9 @@ class Continuation:
                         self._run.once_more()
                         anew = True
                         continue
+                    if follow.differed:
+                        # It answers well, only not as the first one did.
+                        ticket.permit.ignore()
                     self._broken(ticket, error)
                 except BaseException:
                     ticket.permit.ignore()
@@ -144,8 +147,21 @@ class Continuation:
             raise follow.differs()
         if not follow.is_second:
             return reply
+        if follow.prefilled and not self._fits_its_schema(reply, follow.request):
+            self._torn = True
+            raise follow.differs()
         content = _with_text("".join(self._said), reply.content) if follow.begun else reply.content
         return msgspec.structs.replace(reply, content=content, usage=self._lost + reply.usage)
+
+    def _fits_its_schema(self, reply: Reply, request: SamplingRequest) -> bool:
+        """Whether both halves are one JSON: some schema modes begin at `{`, whatever was said."""
+        if request.output_schema is None or request.tools or reply.stop_reason == "maxTokens":
+            return True
+        try:
+            msgspec.json.decode("".join(self._said))
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return True
 
     def _broken(self, ticket: Ticket[SamplingRequest], error: PenstockError) -> None:
         """Take note, and raise the error unless somebody else may go on."""
@@ -184,7 +200,7 @@ class Continuation:
 class _Follow:
     """How a target takes part: as the first, with what was said so far, or anew."""
 
-    __slots__ = ("begun", "is_second", "prefilled", "request", "skip", "tail")
+    __slots__ = ("begun", "differed", "is_second", "prefilled", "request", "skip", "tail")
 
     def __init__(
         self, request: SamplingRequest, *, begun: str = "", tail: str = "", skip: str = ""
@@ -195,12 +211,17 @@ class _Follow:
         self.skip = skip
         self.prefilled = bool(begun)
         self.is_second = bool(begun or skip)
+        self.differed = False
 
     def rest_of(self, text: str) -> str:
         """The part of the text that the caller has not read; raises when it is another answer."""
         if self.tail:
-            expected, self.tail = self.tail, ""
-            return text.removeprefix(expected)
+            # In as many pieces as it likes.
+            while self.tail and text.startswith(self.tail[0]):
+                self.tail, text = self.tail[1:], text[1:]
+            if text:
+                self.tail = ""
+            return text
         if not self.skip:
             return text
         if self.skip.startswith(text):
@@ -212,6 +233,8 @@ class _Follow:
         raise self.differs()
 
     def differs(self) -> StreamInterrupted:
+        """The error for another answer, which is no failure of its target."""
+        self.differed = True
         return StreamInterrupted("the stream broke off, and the next answer is another one")
 
 

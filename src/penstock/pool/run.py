@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -68,6 +70,8 @@ class Run(Generic[R]):
         self._number = 0
         self._retries = 0
         self._again_in: float | None = None
+        limit = request.timeout
+        self._deadline = math.inf if limit is None else time.monotonic() + limit
         self.failures: list[tuple[Target, PenstockError]] = []
         budget.request()
 
@@ -107,12 +111,15 @@ class Run(Generic[R]):
             raise error
         # In mid-answer time is short: any other target is better than a pause.
         if not (in_mid_answer and self._waiting):
-            self._again_in = pause_s(
+            pause = pause_s(
                 error,
                 self._retries + 1,
                 longest_s=self._settings.longest_wait_s,
                 random=random.random,  # nobody's secret depends on it
             )
+            # A pause beyond the request's own limit would be all that is left of it.
+            if pause is not None and time.monotonic() + pause < self._deadline:
+                self._again_in = pause
 
     def once_more(self) -> None:
         """Ask the same target again at once, in another way."""
@@ -137,7 +144,9 @@ class Run(Generic[R]):
         state = self._states[target]
         permit = state.breaker.allow()
         if permit is None:
-            self.failures.append((target, state.refusal()))
+            # What this request itself heard from the target says more than that it is left alone.
+            if all(target != failed for failed, _ in self.failures):
+                self.failures.append((target, state.refusal()))
             return None
         try:
             provider = self._provider(target.provider)

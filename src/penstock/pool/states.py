@@ -76,6 +76,7 @@ class TargetState:
             f"{self.target} is not asked for now: {reason}{soon}",
             provider=self.target.provider,
             model=self.target.model,
+            retry_after=left if 0 < left < math.inf else None,
         )
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 
+import msgspec
 import pytest
 
 from penstock.contract import errors
@@ -21,10 +22,10 @@ from penstock.contract.errors import (
     StreamInterrupted,
     UnsupportedOption,
 )
-from penstock.contract.events import Chunk, ProviderEvent
-from penstock.contract.exchange import SamplingRequest
-from penstock.contract.messages import user
-from penstock.contract.options import Capabilities
+from penstock.contract.events import Chunk, Finished, ProviderEvent
+from penstock.contract.exchange import Reply, SamplingRequest, Usage
+from penstock.contract.messages import Text, user
+from penstock.contract.options import Capabilities, OutputSchema
 from penstock.contract.ports import Attempt, Provider, Target
 from penstock.pool.failover import FailoverPool
 from penstock.pool.judge import may_fail_over
@@ -208,3 +209,41 @@ async def test_the_stream_may_be_closed_by_its_reader_too() -> None:
     async with pool.open(ranked, REQUEST) as opened, aclosing(opened.batches):
         await anext(opened.batches)
     assert provider.open_streams == 0
+
+
+def _broken_off(*said: str) -> StubProvider:
+    return StubProvider([*([Chunk(each)] for each in said), StreamInterrupted("cut")], name="a")
+
+
+@pytest.mark.parametrize("pieces", [["\n\n", "More"], ["\n", "\n", "More"], ["\nMore"], ["More"]])
+async def test_white_space_that_the_next_one_repeats_is_not_doubled(pieces: list[str]) -> None:
+    """However it is cut into pieces, for no API takes a beginning that ends in it."""
+    reply = Reply((Text("".join(pieces)),), "m", "endTurn", Usage())
+    steps = [*([Chunk(each)] for each in pieces), [Finished(reply)]]
+    second = StubProvider(steps, name="b", able=Capabilities(prefill=True))
+    pool, ranked = pool_of(_broken_off("Title\n\n"), second)
+    _, events = await read_all(pool, ranked)
+    assert second.requests[0][1].messages[-1].text == "Title"
+    assert "".join(event.text for event in events if isinstance(event, Chunk)) == "Title\n\nMore"
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.reply.text == "Title\n\nMore"
+
+
+@pytest.mark.parametrize(("rest", "fits"), [('"b": 2}', True), ('{"a": 1, "b": 2}', False)])
+async def test_json_is_gone_on_with_only_where_both_halves_are_one(rest: str, fits: bool) -> None:
+    """Some schema modes begin at the first brace, whatever the answer began with."""
+    asked = msgspec.structs.replace(REQUEST, output_schema=OutputSchema({"type": "object"}))
+    steps = [[Chunk(rest)], [Finished(Reply((Text(rest),), "m", "endTurn", Usage()))]]
+    second = StubProvider(steps, name="b", able=Capabilities(prefill=True))
+    third = StubProvider(name="c", able=Capabilities(prefill=True))
+    pool, ranked = pool_of(_broken_off('{"a": 1, '), second, third)
+    async with pool.open(ranked, asked) as opened:
+        if fits:
+            events = [event async for batch in opened.batches for event in batch]
+            assert isinstance(events[-1], Finished)
+            assert events[-1].reply.text == '{"a": 1, "b": 2}'
+        else:
+            with pytest.raises(StreamInterrupted, match="another one"):
+                [batch async for batch in opened.batches]
+    assert third.requests == []
