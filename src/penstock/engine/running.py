@@ -58,7 +58,8 @@ class Running:
         self._streams: weakref.WeakValueDictionary[str, StreamHandle] = (
             weakref.WeakValueDictionary()
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # Weakly, for an engine is kept for a loop as long as that lives.
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     @contextlib.contextmanager
     def call(self, request_id: str | None) -> Generator[str]:
@@ -70,7 +71,7 @@ class Running:
         if request_id is not None and (problem := self._problem(request_id)):
             raise InvalidRequest.of([Problem("request_id", problem)])
         identifier = request_id or new_request_id()
-        self._loop = asyncio.get_running_loop()
+        self._loop = weakref.ref(asyncio.get_running_loop())
         task = cast("asyncio.Task[object]", asyncio.current_task())
         call = self._calls[identifier] = _Call(task)
         try:
@@ -106,11 +107,12 @@ class Running:
 
     def cancel_threadsafe(self, request_id: str) -> Future[bool]:
         """The same from any thread; the future tells what came of it."""
-        if self._loop is None or self._loop.is_closed():
+        loop = self._loop() if self._loop is not None else None
+        if loop is None or loop.is_closed():
             nothing: Future[bool] = Future()
             nothing.set_result(False)
             return nothing
-        return asyncio.run_coroutine_threadsafe(self.cancel(request_id), self._loop)
+        return asyncio.run_coroutine_threadsafe(self.cancel(request_id), loop)
 
     async def cancel_all(self) -> None:
         """Stop everything."""
