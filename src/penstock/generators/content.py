@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
@@ -19,7 +20,7 @@ from penstock.contract.requests import RequestOptions, build_request
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
-from penstock.generators.conversation import Ask, Conversation, LoopLimits
+from penstock.generators.conversation import Ask, Conversation, LoopLimits, out_of_time
 from penstock.generators.functions import tool
 from penstock.generators.sources import servers, tools_of
 from penstock.generators.stream import GeneratorStream, Settled
@@ -161,13 +162,20 @@ class ContentGenerator(ABC, Generic[T]):
         """One conversation: its events, and last the value."""
 
     async def _conversation(self, ask: Ask) -> Conversation:
-        started = time.perf_counter()
-        found = [*self._contexts, *await contexts.gather(self._providers, self._context_timeout)]
+        started, limit = time.perf_counter(), self._request.timeout
+        clock = asyncio.timeout(limit)
+        try:
+            async with clock:
+                given = await contexts.gather(self._providers, self._context_timeout)
+                remote, missing = await tools_of(self._sources)
+        except TimeoutError as error:
+            if limit is None or not clock.expired():
+                raise
+            raise out_of_time(limit) from error
         system, messages = contexts.merged(
-            self._request.system_prompt, found, self._request.messages[0]
+            self._request.system_prompt, [*self._contexts, *given], self._request.messages[0]
         )
         request = msgspec.structs.replace(self._request, system_prompt=system, messages=messages)
-        remote, missing = await tools_of(self._sources)
         return Conversation(
             ask,
             request,

@@ -187,9 +187,7 @@ class Conversation:
         return left
 
     def _out_of_time(self, limit: float) -> PenstockError:
-        return self._located(
-            ProviderTimeout(f"no whole answer within the request's own limit of {limit:g} s")
-        )
+        return self._located(out_of_time(limit))
 
     def _located(self, error: PenstockError) -> PenstockError:
         if self._spent is None:
@@ -274,6 +272,11 @@ class Conversation:
             error = self._located(ToolFailed(f"the tool {use.name!r} failed: {reason}"))
             raise error from cause
         return failure_of(use.id, reason)
+
+
+def out_of_time(limit: float) -> ProviderTimeout:
+    """The error when the time that the caller gives the whole run is over."""
+    return ProviderTimeout(f"no whole answer within the request's own limit of {limit:g} s")
 
 
 def _is_cancelled() -> bool:

@@ -13,6 +13,7 @@ from penstock import (
     MessageType,
     PromptContext,
     PromptContextFailed,
+    ProviderTimeout,
     RateLimited,
     assistant,
     user,
@@ -209,3 +210,25 @@ class NotAsync:
 async def test_garbage_is_a_failure_of_its_provider(provider: Any) -> None:
     with pytest.raises(PromptContextFailed, match=f"{type(provider).__name__!r} failed: "):
         await gather([provider], 30)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_time_for_the_whole_run_holds_for_its_contexts_too(stream: bool) -> None:
+    provider, hanging = FakeProvider(["Yes."]), Hanging()
+    generator = engine_with(provider).string_generator("Now?", timeout=0.05)
+    generator.add_prompt_context_provider(hanging)
+    with pytest.raises(ProviderTimeout, match=r"own limit of 0\.05 s"):
+        await (generator.stream().result() if stream else generator.generate())
+    assert hanging.ended.is_set()
+    assert provider.requests == []
+
+
+async def test_the_latency_is_that_of_the_whole_run() -> None:
+    class Slow:
+        async def generate_context(self) -> Sequence[PromptContext]:
+            await asyncio.sleep(0.05)
+            return ()
+
+    generator = engine_with(FakeProvider(["Yes."])).string_generator("Now?")
+    generator.add_prompt_context_provider(Slow())
+    assert (await generator.generate())[1].latency_ms >= 50
