@@ -182,11 +182,12 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vectors(msgspec.Struct, frozen=True):
-    """What a provider answered to one embedding call: a vector a text, in the texts' order."""
+    """What a provider answered to an embedding request: a vector a text, in the texts' order."""
 
     vectors: tuple[tuple[float, ...], ...]
     model: str
     usage: Usage = Usage()
+    api_calls: int = 1
 
 
 class EmbeddingResult(msgspec.Struct, frozen=True):

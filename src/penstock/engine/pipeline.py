@@ -174,6 +174,7 @@ class Pipeline:
             request_id=meter.request_id,
             latency_ms=meter.elapsed_ms(),
             usage=answer.usage,
+            api_calls=answer.api_calls,
             embedding_count=len(answer.vectors),
             embedding_dims=len(answer.vectors[0]),
         )

@@ -23,8 +23,12 @@ async def embed_in_batches(
 ) -> Vectors:
     """A vector a text, in the texts' order; the first failure ends the calls that still run."""
 
+    calls = 0
+
     async def call(dialect: EmbeddingDialect, texts: Sequence[str]) -> Vectors:
+        nonlocal calls
         async with gate:
+            calls += 1
             response = await send(dialect.encode(model, texts, request, options))
         part = dialect.decode(response.body, model, response.headers)
         if len(part.vectors) != len(texts):
@@ -56,4 +60,4 @@ async def embed_in_batches(
     for part in parts:
         usage += part.usage
     vectors = tuple(vector for part in parts for vector in part.vectors)
-    return Vectors(vectors, parts[0].model or model, usage)
+    return Vectors(vectors, parts[0].model or model, usage, calls)

@@ -263,14 +263,15 @@ async def test_a_fast_answer_is_not_touched_by_the_limit() -> None:
 
 
 async def test_vectors_come_with_their_metadata() -> None:
-    provider = StubProvider(vectors=lambda _: Vectors(((1.0, 0.0), (0.0, 1.0)), "", Usage(4)))
+    vectors = Vectors(((1.0, 0.0), (0.0, 1.0)), "", Usage(4), api_calls=2)
+    provider = StubProvider(vectors=lambda _: vectors)
     request = EmbeddingRequest(texts=("a", "b"), timeout=60.0)
     result = await pipeline(provider).embed(provider, TARGET, request)
     assert result.vectors == ((1.0, 0.0), (0.0, 1.0))
     assert result.model == "stub-model"
     metadata = result.metadata
     assert (metadata.provider, metadata.model) == ("stub", "stub-model")
-    assert (metadata.embedding_count, metadata.embedding_dims) == (2, 2)
+    assert (metadata.embedding_count, metadata.embedding_dims, metadata.api_calls) == (2, 2, 2)
     assert metadata.usage == Usage(4)
 
 

@@ -71,7 +71,10 @@ async def test_texts_are_split_and_the_parts_added_up(count: int, sizes: list[in
     wire = Wire()
     found = await embed_in_batches(BY_TWO, "m", asked(count), {}, wire.send)
     assert found == Vectors(
-        tuple((float(number),) for number in range(count)), "m", Usage(input_tokens=count)
+        tuple((float(number),) for number in range(count)),
+        "m",
+        Usage(input_tokens=count),
+        api_calls=len(sizes),
     )
     assert [len(texts) for _, texts in wire.calls] == sizes
 

@@ -203,7 +203,7 @@ TEXTS = EmbeddingRequest(texts=("a", "b", "c"))
 
 async def test_an_old_server_is_asked_text_by_text() -> None:
     found, paths = await _embed({"/api/embed": UNKNOWN_PATH, "/api/embeddings": ONE}, TEXTS)
-    assert found == Vectors(((1.0, 2.0),) * 3, "m")
+    assert found == Vectors(((1.0, 2.0),) * 3, "m", api_calls=4)
     assert paths == ["/api/embed", *["/api/embeddings"] * 3]
 
 
