@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -32,6 +33,7 @@ class GeneratorStream(Generic[T]):
     def __init__(self, events: AsyncGenerator[GeneratorEvent | Settled[T], None]) -> None:
         """Made by `generator.stream()`."""
         self._events = events
+        self._reader: asyncio.Task[object] | None = None
         self._begun = False
         self._ended = False
         self._settled: Settled[T] | None = None
@@ -45,14 +47,25 @@ class GeneratorStream(Generic[T]):
         """The next event."""
         if self._ended:
             raise StopAsyncIteration
+        if self._reader is not None:
+            raise RuntimeError("the stream is being read by another task")
+        self._reader = reader = asyncio.current_task()
+        cancellations = reader.cancelling() if reader is not None else 0
         try:
             event = await anext(self._events)
+        except asyncio.CancelledError:
+            # `aclose` of another task interrupts the reader by cancelling it, which is undone here.
+            if not self._ended or (reader is not None and reader.uncancel() > cancellations):
+                raise
+            raise StopAsyncIteration from None
         except PenstockError as error:
             self._ended = True
             self._error = error
             if not self._begun:
                 raise
             return Error(error)
+        finally:
+            self._reader = None
         self._begun = True
         if isinstance(event, Settled):
             self._ended = True
@@ -75,9 +88,12 @@ class GeneratorStream(Generic[T]):
         return self._outcome()
 
     async def aclose(self) -> None:
-        """Stop whatever runs; safe to call twice."""
-        self._ended = True
-        await self._events.aclose()
+        """Stop whatever runs; safe to call twice, and while another task reads, which then ends."""
+        closed, self._ended = self._ended, True
+        if self._reader is None:
+            await self._events.aclose()
+        elif not closed:
+            self._reader.cancel()
 
     async def __aenter__(self) -> GeneratorStream[T]:
         """`async with generator.stream() as stream:`."""

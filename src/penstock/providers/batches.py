@@ -22,7 +22,6 @@ async def embed_in_batches(
     send: Callable[[WireCall], Awaitable[WireResponse]],
 ) -> Vectors:
     """A vector a text, in the texts' order; the first failure ends the calls that still run."""
-
     calls = 0
 
     async def call(dialect: EmbeddingDialect, texts: Sequence[str]) -> Vectors:

@@ -142,3 +142,54 @@ async def test_cancelling_whoever_reads_stops_the_upstream() -> None:
                 with pytest.raises(asyncio.CancelledError):
                     await task
                 await server.gone()
+
+
+async def test_closing_stops_what_another_task_is_reading() -> None:
+    """As the button of a user interface does, while a loop shows the events."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def stuck() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    uses = (penstock.ToolUse("1", "stuck", {}),)
+    engine = engine_with(FakeProvider([FakeReply(tool_uses=uses), "Done."]))
+    stream = engine.string_generator("Go.", tools=[stuck]).stream()
+
+    async def read() -> int:
+        seen = [event async for event in stream]
+        # The reader itself is not cancelled, and may go on with something else.
+        await asyncio.sleep(0)
+        return len(seen)
+
+    reader = asyncio.create_task(read())
+    await began.wait()
+    with pytest.raises(RuntimeError, match="another task"):
+        await anext(stream)
+    await stream.aclose()
+    await stream.aclose()
+    assert await reader > 0
+    assert ended.is_set()
+    with pytest.raises(RuntimeError, match="closed before its end"):
+        await stream.result()
+
+
+async def test_cancelling_the_reader_is_not_mistaken_for_closing() -> None:
+    began = asyncio.Event()
+
+    async def stuck() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    uses = (penstock.ToolUse("1", "stuck", {}),)
+    engine = engine_with(FakeProvider([FakeReply(tool_uses=uses)]))
+    stream = engine.string_generator("Go.", tools=[stuck]).stream()
+    reader = asyncio.create_task(stream.result())
+    await began.wait()
+    reader.cancel()
+    await stream.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
