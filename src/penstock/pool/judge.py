@@ -10,6 +10,7 @@ from penstock.contract.errors import (
     ContentRejected,
     ContextLengthExceeded,
     InvalidRequest,
+    ModelNotFound,
     PenstockError,
     ProviderUnavailable,
     RateLimited,
@@ -37,10 +38,10 @@ def blame_of(error: PenstockError) -> Blame:
     """What the target's breaker is told.
 
     Nothing, where the caller is at fault, or a limit of the model that another request keeps. A
-    refused key and an empty account will be refused again: such a target is shunned, which is to
-    say asked last, so that whoever has no other hears the reason again.
+    refused key, an empty account and a model that is not there will be refused again: such a target
+    is shunned, which is to say asked last, so that whoever has no other hears the reason again.
     """
-    if isinstance(error, AuthenticationFailed):
+    if isinstance(error, AuthenticationFailed | ModelNotFound):
         return "shun"
     if isinstance(error, RateLimited):
         return "failure" if error.retryable else "shun"

@@ -57,6 +57,11 @@ class Slots:
         """Those who wait for a place."""
         return sum(map(len, self._turns.values()))
 
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a 429 has left fewer places than there may be."""
+        return self._limit < self._configured
+
     def slot(self, caller: str = "") -> Slot:
         """`async with slots.slot("key"):` waits for a place, and frees it at the end."""
         return Slot(self, caller)

@@ -16,6 +16,9 @@ from penstock.pool.history import Latencies
 from penstock.pool.judge import blame_of
 from penstock.pool.slots import Slots
 
+_MOST_STATES = 1024
+"""Callers make the names of models up, so the memory of them has a limit."""
+
 
 class TargetHealth(msgspec.Struct, frozen=True, omit_defaults=True):
     """One target as it is seen from outside."""
@@ -80,6 +83,13 @@ class TargetState:
         )
 
     @property
+    def forgettable(self) -> bool:
+        """Whether nothing depends on it: no call is made or waits, and nothing is held back."""
+        slots = self.slots
+        busy = slots.in_flight or slots.waiting or slots.is_throttled
+        return self.breaker.state == "closed" and not busy
+
+    @property
     def health(self) -> TargetHealth:
         """For people and for routing."""
         breaker, slots = self.breaker, self.slots
@@ -118,7 +128,7 @@ class Place:
 
 
 class TargetStates:
-    """All targets that were ever asked, by themselves."""
+    """The targets that were asked, each by itself; of very many, those that matter now."""
 
     def __init__(
         self, settings: BreakerSettings | None = None, limits: Mapping[str, int] | None = None
@@ -132,6 +142,8 @@ class TargetStates:
         """The state of this target, from now on."""
         state = self._states.get(target)
         if state is None:
+            if len(self._states) >= _MOST_STATES:
+                self._forget_idle()
             limit = self._limits.get(target.provider)
             state = self._states[target] = TargetState(target, self._settings, limit)
         return state
@@ -139,6 +151,11 @@ class TargetStates:
     def __iter__(self) -> Iterator[TargetState]:
         """Those that were asked for already."""
         return iter(list(self._states.values()))
+
+    def _forget_idle(self) -> None:
+        self._states = {
+            target: state for target, state in self._states.items() if not state.forgettable
+        }
 
     def available(self, target: Target) -> tuple[bool, str]:
         """Whether the target may be asked, and why not."""

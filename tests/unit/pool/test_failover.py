@@ -247,3 +247,24 @@ async def test_json_is_gone_on_with_only_where_both_halves_are_one(rest: str, fi
             with pytest.raises(StreamInterrupted, match="another one"):
                 [batch async for batch in opened.batches]
     assert third.requests == []
+
+
+@pytest.mark.parametrize("error", [ModelNotFound("no such model"), AuthenticationFailed("bad key")])
+async def test_what_asking_again_cannot_change_is_heard_however_often(error: PenstockError) -> None:
+    """And whoever has another target is sent there first."""
+    first, second = StubProvider([error], name="a"), StubProvider(name="b")
+    pool, ranked = pool_of(first, second)
+    for _ in range(10):
+        with pytest.raises(type(error)):
+            await pool.generate(ranked[:1], REQUEST)
+    attempt, _ = await pool.generate(ranked, REQUEST)
+    assert attempt == Attempt(ranked[1], 1)
+
+
+async def test_names_that_callers_make_up_do_not_fill_the_memory() -> None:
+    pool, ranked = pool_of(StubProvider(name="a"))
+    pool.states.mark_down(ranked[0], "maintenance")
+    for number in range(5000):
+        await pool.generate([Target("a", f"made-up-{number}")], REQUEST)
+    assert len(list(pool.states)) < 2000
+    assert pool.states.available(ranked[0]) == (False, "marked down: maintenance")
