@@ -7,7 +7,7 @@ import pytest
 
 import penstock
 from penstock import Config, Message, Reasoning, Result, Text, assistant, user
-from penstock.config.settings import ModelConfig, ProviderConfig
+from penstock.config.settings import ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.exchange import Reply, SamplingRequest, Usage
 from penstock.providers.origin import legible, origin_of, stamped
 from penstock.providers.profiles import ModelProfile
@@ -78,6 +78,7 @@ async def conversation(first: str, second: str, *, streamed: bool) -> tuple[Resu
     }
     async with servers["first"] as one, servers["second"] as two:
         config = Config(
+            pool=PoolConfig(retries=0),
             providers={
                 name: ProviderConfig.model_validate(
                     {"kind": kind, "url": servers[name].url, "auth_token": "k"}
