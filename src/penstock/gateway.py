@@ -122,7 +122,7 @@ class Engine(Sampling, Generators):
             ignore_invalid_options=ignore_invalid_options,
         )
         target = self._targets.resolve(request.model)[0]
-        return await self._pipeline.embed(self.provider(target.provider), target, request)
+        return await self._pipeline.embed(target, request)
 
     async def transcribe(
         self, audio: AudioSource, **options: Unpack[TranscribeOptions]

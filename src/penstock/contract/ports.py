@@ -167,6 +167,10 @@ class Pool(Protocol):
         """The first stream that starts; leaving the context stops it."""
         ...
 
+    async def embed(self, target: Target, request: EmbeddingRequest) -> tuple[Attempt, Vectors]:
+        """The vectors of this one target, for those of others do not compare."""
+        ...
+
     async def transcribe(
         self, ranked: Sequence[Target], request: TranscriptionRequest
     ) -> tuple[Attempt, Transcript]:

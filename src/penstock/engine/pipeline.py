@@ -28,7 +28,7 @@ from penstock.contract.exchange import (
     TranscriptionRequest,
     TranscriptionResult,
 )
-from penstock.contract.ports import Attempt, Pool, Provider, RouteDecision, Router, Target
+from penstock.contract.ports import Attempt, Pool, RouteDecision, Router, Target
 from penstock.engine.running import new_request_id
 from penstock.engine.validate import (
     Limits,
@@ -159,14 +159,12 @@ class Pipeline:
             request = validate(request, self._limits)
             return await meter.within(request.timeout, lambda: self._count(request))
 
-    async def embed(
-        self, provider: Provider, target: Target, request: EmbeddingRequest
-    ) -> EmbeddingResult:
+    async def embed(self, target: Target, request: EmbeddingRequest) -> EmbeddingResult:
         """A vector for each text."""
         with Meter(self.usage) as meter:
             request = validate_embedding(request)
-            answer = await meter.within(
-                request.timeout, lambda: provider.embed(target.model, request)
+            attempt, answer = await meter.within(
+                request.timeout, lambda: self._pool.embed(target, request)
             )
         metadata = Metadata(
             provider=target.provider,
@@ -174,7 +172,9 @@ class Pipeline:
             request_id=meter.request_id,
             latency_ms=meter.elapsed_ms(),
             usage=answer.usage,
-            api_calls=answer.api_calls,
+            api_calls=attempt.number - 1 + answer.api_calls,
+            attempts=attempt.number,
+            dropped_options=attempt.dropped_options,
             embedding_count=len(answer.vectors),
             embedding_dims=len(answer.vectors[0]),
         )

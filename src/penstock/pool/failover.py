@@ -8,8 +8,16 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.contract.errors import PenstockError
-from penstock.contract.exchange import Reply, SamplingRequest, Transcript, TranscriptionRequest
+from penstock.contract.errors import InvalidRequest, PenstockError
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Vectors,
+)
+from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, OpenStream, Provider, Target
 from penstock.pool.admit import admit, admit_transcription
 from penstock.pool.backoff import RetryBudget
@@ -17,7 +25,7 @@ from penstock.pool.continuation import Continuation, MidStream
 from penstock.pool.run import Fit, RetrySettings, Run
 from penstock.pool.states import TargetStates, now
 
-R = TypeVar("R", SamplingRequest, TranscriptionRequest)
+R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 T = TypeVar("T")
 
 
@@ -54,6 +62,21 @@ class FailoverPool:
             request = msgspec.structs.replace(request, max_tokens=able.max_output)
         admitted, _ = admit(request, able, target)
         return await provider.count_tokens(target.model, admitted)
+
+    async def embed(self, target: Target, request: EmbeddingRequest) -> tuple[Attempt, Vectors]:
+        """The vectors of this one target, asked as patiently as any; raises its own error.
+
+        A size of vectors that the model does not have is dropped with `ignore_invalid_options`.
+        """
+        try:
+            return await self._first([target], request, _as_it_is, _embedded)
+        except InvalidRequest as error:
+            at_fault = any(problem.path == "dimensions" for problem in error.problems)
+            if not (at_fault and request.dimensions and request.ignore_invalid_options):
+                raise
+        request = msgspec.structs.replace(request, dimensions=None)
+        attempt, vectors = await self._first([target], request, _as_it_is, _embedded)
+        return Attempt(attempt.target, attempt.number, ("dimensions",)), vectors
 
     async def transcribe(
         self, ranked: Sequence[Target], request: TranscriptionRequest
@@ -123,6 +146,16 @@ class FailoverPool:
 
 def _whole(provider: Provider, model: str, request: SamplingRequest) -> Awaitable[Reply]:
     return provider.generate(model, request)
+
+
+def _as_it_is(
+    request: EmbeddingRequest, _able: Capabilities, _target: Target
+) -> tuple[EmbeddingRequest, tuple[str, ...]]:
+    return request, ()
+
+
+def _embedded(provider: Provider, model: str, request: EmbeddingRequest) -> Awaitable[Vectors]:
+    return provider.embed(model, request)
 
 
 def _transcribed(

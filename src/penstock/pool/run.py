@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from penstock.contract.errors import AllTargetsFailed, PenstockError
-from penstock.contract.exchange import SamplingRequest, TranscriptionRequest
+from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, Provider, Target
 from penstock.pool.backoff import RetryBudget, pause_s
@@ -20,7 +20,7 @@ from penstock.pool.breaker import Permit
 from penstock.pool.judge import may_fail_over
 from penstock.pool.states import TargetState, TargetStates
 
-R = TypeVar("R", SamplingRequest, TranscriptionRequest)
+R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 Fit = Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]]
 
 

@@ -266,7 +266,7 @@ async def test_vectors_come_with_their_metadata() -> None:
     vectors = Vectors(((1.0, 0.0), (0.0, 1.0)), "", Usage(4), api_calls=2)
     provider = StubProvider(vectors=lambda _: vectors)
     request = EmbeddingRequest(texts=("a", "b"), timeout=60.0)
-    result = await pipeline(provider).embed(provider, TARGET, request)
+    result = await pipeline(provider).embed(TARGET, request)
     assert result.vectors == ((1.0, 0.0), (0.0, 1.0))
     assert result.model == "stub-model"
     metadata = result.metadata
@@ -282,5 +282,5 @@ async def test_errors_of_embedding_carry_the_requests_id() -> None:
     provider = StubProvider(vectors=refuse)
     for texts, kind in ((("a",), RateLimited), ((), InvalidRequest)):
         with pytest.raises(kind) as caught:
-            await pipeline(provider).embed(provider, TARGET, EmbeddingRequest(texts=texts))
+            await pipeline(provider).embed(TARGET, EmbeddingRequest(texts=texts))
         assert caught.value.request_id is not None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.contract.errors import ConfigurationError, InvalidRequest
+from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.contract.exchange import Usage, Vectors
 from penstock.providers.embedded.install import REMEDY, not_installed
 from penstock.providers.embedded.weights import package_folder
@@ -40,9 +40,8 @@ class WordVectors:
         """
         size = DIMENSIONS if dimensions is None else dimensions
         if not 0 < size <= DIMENSIONS:
-            raise InvalidRequest(
-                f"dimensions: {MODEL} gives 1 to {DIMENSIONS} dimensions, not {dimensions}"
-            )
+            problem = f"{MODEL} gives 1 to {DIMENSIONS} dimensions, not {dimensions}"
+            raise InvalidRequest.of([Problem("dimensions", problem)])
         self._load()
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         tokens = [encoding.ids for encoding in encodings]

@@ -42,7 +42,7 @@ def encode_one(
     model: str, texts: Sequence[str], request: EmbeddingRequest, options: Options
 ) -> WireCall:
     """`POST /api/embeddings`, for servers before 0.3 (July 2024)."""
-    if request.dimensions is not None and not request.ignore_invalid_options:
+    if request.dimensions is not None:
         raise InvalidRequest.of(
             [Problem("dimensions", "this Ollama is too old to choose them; update it")]
         )

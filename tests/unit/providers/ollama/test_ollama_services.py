@@ -226,9 +226,6 @@ async def test_an_old_server_has_no_dimensions() -> None:
     assert isinstance(found, InvalidRequest)
     assert found.problems[0].path == "dimensions"
     assert paths == ["/api/embed"]
-    dropped = EmbeddingRequest(texts=("a",), dimensions=2, ignore_invalid_options=True)
-    found, _ = await _embed(answers, dropped)
-    assert isinstance(found, Vectors)
 
 
 def test_the_catalogue() -> None:
