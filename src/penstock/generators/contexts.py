@@ -73,8 +73,13 @@ async def gather(
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_fetch(provider, timeout_s)) for provider in providers]
-    except* PromptContextFailed as failures:
-        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    except BaseExceptionGroup as group:
+        # Not by `except*`: early versions of 3.11 wrap what is raised there in a group again.
+        failures, others = group.split(PromptContextFailed)
+        if failures is None or others is not None:
+            raise
+        first = failures.exceptions[0]
+        raise first from first.__cause__
     return [each for task in tasks for each in task.result()]
 
 
