@@ -488,7 +488,8 @@ async def test_texts_are_embedded_in_batches_in_their_order(transport: HttpTrans
     async with RawServer(embedding(make)) as server:
         request = EmbeddingRequest(texts=tuple("abcde"))
         answer = await provider_at(server, transport).embed("m", request)
-    assert answer == Vectors(((0.0,), (1.0,), (2.0,), (3.0,), (4.0,)), "plain-1", Usage(5))
+    vectors = ((0.0,), (1.0,), (2.0,), (3.0,), (4.0,))
+    assert answer == Vectors(vectors, "plain-1", Usage(5), api_calls=3)
     assert [msgspec.json.decode(sent.body)["texts"] for sent in server.requests] == [
         ["a", "b"],
         ["c", "d"],
