@@ -36,6 +36,7 @@ from penstock.engine.pipeline import Pipeline
 from penstock.engine.sampling import Sampling
 from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
+from penstock.pool.states import TargetHealth
 from penstock.providers.http import HttpTransport
 from penstock.providers.registry import build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
@@ -178,6 +179,18 @@ class Engine(Sampling, Generators):
     def use(self, provider: Provider) -> None:
         """Put this object in the place of the configured provider of its name."""
         self._providers[provider.name] = provider
+
+    def target_health(self) -> list[TargetHealth]:
+        """Every target that was asked so far: whether it is asked now, and how busy it is."""
+        return [state.health for state in self._pool.states]
+
+    def mark_down(self, target: str, reason: str) -> None:
+        """Ask `provider/model` nothing until it is marked up, whatever it is asked for."""
+        self._pool.states.mark_down(parse_target(target), reason)
+
+    def mark_up(self, target: str) -> None:
+        """Ask `provider/model` again, whatever was held against it."""
+        self._pool.states.mark_up(parse_target(target))
 
     async def provider_health(self, names: Iterable[str] | None = None) -> list[ProviderHealth]:
         """Ask these providers, or all configured ones, for their models, all at once."""

@@ -369,3 +369,19 @@ def test_a_gateway_does_not_let_its_callers_name_files(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="not among the configured targets"):
         served.targets(f"embedded/{tmp_path}/other.gguf")
     assert Engine(config).targets(f"embedded/{tmp_path}/other.gguf")
+
+
+async def test_a_target_is_marked_down_and_up_by_hand() -> None:
+    first, second = FakeProvider(name="first"), FakeProvider(name="second")
+    async with engine_with(first, second) as engine:
+        engine.mark_down("first/echo", "maintenance")
+        result = await engine.create_message("Hello", max_tokens=9)
+        assert (result.metadata.provider, result.metadata.attempts) == ("second", 1)
+        (down, _) = engine.target_health()
+        assert (down.target, down.state) == ("first/echo", "open")
+        assert down.reason == "marked down: maintenance"
+        engine.mark_up("first/echo")
+        result = await engine.create_message("Hello", max_tokens=9)
+        assert result.metadata.provider == "first"
+        with pytest.raises(ConfigurationError, match="write provider/model"):
+            engine.mark_down("first", "typo")

@@ -26,7 +26,6 @@ from penstock.contract.messages import Content, Text, assistant
 from penstock.contract.ports import Attempt, OpenStream, ProviderStream
 from penstock.pool.judge import may_continue
 from penstock.pool.run import Run, Ticket
-from penstock.pool.states import now
 from penstock.tokens import estimate_request, estimate_text, family_of
 
 MidStream: TypeAlias = Literal["continue", "error"]
@@ -89,15 +88,11 @@ class Continuation:
     async def _answer(self, ticket: Ticket[SamplingRequest], follow: _Follow) -> ProviderStream:
         target = ticket.attempt.target
         async with ticket.state.place(self._run.caller):
-            started = now()
             stream = ticket.provider.stream(target.model, follow.request)
             async with contextlib.aclosing(stream) as batches:
                 async for batch in batches:
                     if not batch:
                         continue
-                    if started:
-                        ticket.state.first_tokens.add(now() - started)
-                        started = 0.0
                     told = self._told(batch, follow)
                     self._attempt = ticket.attempt
                     if self._opened is not None:

@@ -23,7 +23,7 @@ from penstock.pool.admit import admit, admit_transcription
 from penstock.pool.backoff import RetryBudget
 from penstock.pool.continuation import Continuation, MidStream
 from penstock.pool.run import Fit, RetrySettings, Run
-from penstock.pool.states import TargetStates, now
+from penstock.pool.states import TargetStates
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 T = TypeVar("T")
@@ -117,7 +117,6 @@ class FailoverPool:
                 state = ticket.state
                 try:
                     async with state.place(run.caller):
-                        started = now()
                         target = ticket.attempt.target
                         answer = await call(ticket.provider, target.model, ticket.request)
                 except PenstockError as error:
@@ -128,7 +127,6 @@ class FailoverPool:
                     raise
                 else:
                     state.succeeded(ticket.permit)
-                    state.first_tokens.add(now() - started)
                     return ticket.attempt, answer
         raise run.exhausted()
 

@@ -70,6 +70,7 @@ class Run(Generic[R]):
         self._number = 0
         self._retries = 0
         self._again_in: float | None = None
+        self._otherwise = False
         limit = request.timeout
         self._deadline = math.inf if limit is None else time.monotonic() + limit
         self.failures: list[tuple[Target, PenstockError]] = []
@@ -89,13 +90,14 @@ class Run(Generic[R]):
             self._retries = 0
             while True:
                 self._again_in = None
+                self._otherwise = False
                 ticket = self._issue(target)
                 if ticket is None:
                     break
                 yield ticket
-                if self._again_in is None:
-                    break
-                if self._again_in > 0 and not self._may_retry():
+                if self._otherwise:
+                    continue
+                if self._again_in is None or not self._may_retry():
                     break
                 await asyncio.sleep(self._again_in)
 
@@ -122,8 +124,8 @@ class Run(Generic[R]):
                 self._again_in = pause
 
     def once_more(self) -> None:
-        """Ask the same target again at once, in another way."""
-        self._again_in = 0.0
+        """Ask the same target again at once, in another way, which is no retry."""
+        self._otherwise = True
 
     def _may_retry(self) -> bool:
         self._retries += 1

@@ -1,4 +1,4 @@
-"""What the pool knows of each target: whether it may be asked, how busy it is, how fast."""
+"""What the pool knows of each target: whether it may be asked, and how busy it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import msgspec
 from penstock.contract.errors import PenstockError, ProviderUnavailable, RateLimited
 from penstock.contract.ports import Target
 from penstock.pool.breaker import Breaker, BreakerSettings, Permit
-from penstock.pool.history import Latencies
 from penstock.pool.judge import blame_of
 from penstock.pool.slots import Slots
 
@@ -33,7 +32,7 @@ class TargetHealth(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TargetState:
-    """One target: its breaker, its places, and how long it took lately."""
+    """One target: its breaker, its places, and what is held against it."""
 
     def __init__(self, target: Target, settings: BreakerSettings, limit: int | None) -> None:
         """Healthy and idle, as far as anybody knows."""
@@ -43,7 +42,6 @@ class TargetState:
         self._shunned_for = ""
         self.breaker = Breaker(settings)
         self.slots = Slots(limit)
-        self.first_tokens = Latencies()
 
     def place(self, caller: str) -> Place:
         """A place for one call; a target that is asked too often gets fewer of them."""
@@ -173,11 +171,6 @@ class TargetStates:
     def mark_up(self, target: Target) -> None:
         """Ask this target again, whatever it was blamed for."""
         self[target].breaker.reset()
-
-
-def now() -> float:
-    """The clock of latencies."""
-    return time.perf_counter()
 
 
 def _reason(error: PenstockError) -> str:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock import SamplingRequest, user
 from penstock.contract.messages import Text
 from penstock.telemetry.hooks import Hooks, current_attempt
+from penstock.telemetry.recorder import Recorder
 from penstock.telemetry.records import AttemptRecord, Record, RequestContent
-from penstock.testing import Recorder
 from tests.support.telemetry import ATTEMPT, ATTEMPTED, FINISHED, STARTED, attempted, play
 
 CONTENT = RequestContent(
