@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from penstock.mcp.http import is_session_refusal
+from penstock.mcp.http import is_refusal
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[Client], Awaitable[T]]
@@ -123,12 +123,12 @@ class _Session:
                 raise self._lost()
             return call.result()
         except MCPError as error:
-            # A server that was started anew does not know the session, and has done nothing.
-            forgotten = is_session_refusal(error)
-            if not forgotten and error.code != CONNECTION_CLOSED:
+            # A server that is being started anew is not there, or does not know the session.
+            unsent = is_refusal(error)
+            if not unsent and error.code != CONNECTION_CLOSED:
                 raise
             await self.aclose()
-            raise self._lost(error, unsent=forgotten) from error
+            raise self._lost(error, unsent=unsent) from error
         finally:
             self._works -= 1
             self._last_work = asyncio.get_running_loop().time()

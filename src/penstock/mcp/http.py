@@ -13,7 +13,7 @@ from typing import Any, cast
 import httpx2
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_REQUEST
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from penstock.contract.addresses import forbidden
 from penstock.contract.options import MCPTool
@@ -46,23 +46,31 @@ async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
         yield streams
 
 
-def is_session_refusal(error: MCPError) -> bool:
-    """Whether a server has refused a call together with its session, and so done nothing of it."""
+def is_refusal(error: MCPError) -> bool:
+    """Whether a server was not there or did not know the session, and so has done nothing."""
     return error.data == _REFUSED
 
 
 class _Answers(httpx2.AsyncBaseTransport):
-    """Limits what is read, and marks the answer to a call whose session the server does not know.
+    """Limits what is read, and marks the answer to a call that the server has done nothing of.
 
-    The specification says 404, and some say 400. The client would make an error of it that a tool
-    can answer with as well.
+    For a session that the server does not know the specification says 404, and some say 400; the
+    client would make an error of it that a tool can answer with as well. A request that fails on
+    its way is answered here too, for the client would end with it, and all other calls as well.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            if request.method != "POST":
+                raise
+            unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            message = str(error) or type(error).__name__
+            return _answer(HTTPStatus.BAD_GATEWAY, CONNECTION_CLOSED, message, refused=unsent)
         if "text/event-stream" not in response.headers.get("content-type", ""):
             # Events have a limit each, and their streams none.
             response.stream = _Limited(cast(httpx2.AsyncByteStream, response.stream))
@@ -72,13 +80,15 @@ class _Answers(httpx2.AsyncBaseTransport):
         said = (await response.aread())[:_MOST_SAID].decode(errors="replace")
         await response.aclose()
         message = f"status {response.status_code}: {said}"
-        error = {"code": INVALID_REQUEST, "message": message, "data": _REFUSED}
-        return httpx2.Response(
-            response.status_code, json={"jsonrpc": "2.0", "id": None, "error": error}
-        )
+        return _answer(response.status_code, INVALID_REQUEST, message, refused=True)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _answer(status: int, code: int, message: str, *, refused: bool) -> httpx2.Response:
+    error = {"code": code, "message": message, "data": _REFUSED if refused else None}
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error})
 
 
 class _Limited(httpx2.AsyncByteStream):
