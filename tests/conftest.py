@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -27,6 +28,9 @@ hypothesis.settings.load_profile("penstock")
 
 def pytest_configure() -> None:
     install_network_guard()
+    # A run in the background has it ignored, and so would every program that tests interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -83,6 +83,7 @@ from penstock.contract.ports import RankedTarget, RouteDecision, Target
 
 if TYPE_CHECKING:
     from penstock.config.settings import Config
+    from penstock.contract.requests import Caller
     from penstock.gateway import Engine, ProviderHealth, ask, open
     from penstock.generators.content import StringGenerator
     from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
 
 # Loaded at first use: they bring asyncio and pydantic, which a mere import should not pay for.
 _LAZY = {
+    "Caller": "penstock.contract.requests",
     "Config": "penstock.config.settings",
     "EmbeddingGenerator": "penstock.generators.embeddings",
     "Engine": "penstock.gateway",
@@ -136,6 +138,7 @@ __all__ = [
     "Audio",
     "AuthenticationFailed",
     "BudgetExceeded",
+    "Caller",
     "Cancelled",
     "Capabilities",
     "Chunk",

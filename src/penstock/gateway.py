@@ -27,16 +27,20 @@ from penstock.contract.messages import Audio, Image
 from penstock.contract.options import Capabilities, MCPTool
 from penstock.contract.ports import ModelInfo, Provider, Target
 from penstock.contract.requests import (
+    Caller,
     TranscribeOptions,
     build_embedding_request,
     build_transcription_request,
 )
 from penstock.contract.tools import ToolSource
+from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.sampling import Sampling
 from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
+from penstock.pool.health import HealthChecks
 from penstock.pool.states import TargetHealth
+from penstock.pool.supervise import ChildStatus, Supervisor
 from penstock.providers.http import HttpTransport
 from penstock.providers.registry import build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
@@ -102,6 +106,7 @@ class Engine(Sampling, Generators):
                 ),
             )
         )
+        self._background: Supervisor | None = None
         self._owns_tool_servers = tool_servers is None
         self._tool_servers = tool_servers or ToolServers()
 
@@ -113,6 +118,7 @@ class Engine(Sampling, Generators):
         dimensions: int | None = None,
         timeout: float | None = None,
         ignore_invalid_options: bool = False,
+        caller: Caller | None = None,
     ) -> EmbeddingResult:
         """A vector for each text; there is no failover, as models' vectors do not compare."""
         request = build_embedding_request(
@@ -123,7 +129,7 @@ class Engine(Sampling, Generators):
             ignore_invalid_options=ignore_invalid_options,
         )
         target = self._targets.resolve(request.model)[0]
-        return await self._pipeline.embed(target, request)
+        return await self._pipeline.embed(target, request, caller or NOBODY)
 
     async def transcribe(
         self, audio: AudioSource, **options: Unpack[TranscribeOptions]
@@ -209,9 +215,17 @@ class Engine(Sampling, Generators):
         status = "up" if problem is None else "down"
         return ProviderHealth(name, status, latency_ms, models, problem)
 
-    async def aclose(self) -> None:
-        """Stop what still runs and close every connection."""
+    def background(self) -> list[ChildStatus]:
+        """The engine's own work beside requests, from `async with` on: how each part of it is."""
+        return self._background.children() if self._background is not None else []
+
+    async def aclose(self, grace_s: float = 0.0) -> None:
+        """Close every connection; what still runs has `grace_s` seconds to end by itself."""
+        if grace_s > 0:
+            await self._pipeline.in_flight.emptied(grace_s)
         await self._running.cancel_all()
+        if self._background is not None:
+            await self._background.aclose()
         if self._owns_tool_servers:
             await self._tool_servers.aclose()
         for provider in self._providers.values():
@@ -221,7 +235,14 @@ class Engine(Sampling, Generators):
             await self._transport.aclose()
 
     async def __aenter__(self) -> Engine:
-        """`async with penstock.open() as engine:`."""
+        """`async with penstock.open() as engine:`; here its background work begins."""
+        if self._background is None:
+            self._background = Supervisor()
+            checks = HealthChecks(
+                self._pool.states, self.provider, self.config.pool.health_check_interval_s
+            )
+            self._background.add("health checks", checks.run)
+            await self._background.__aenter__()
         return self
 
     async def __aexit__(

@@ -14,8 +14,9 @@ from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderCo
 from penstock.contract.exchange import Transcript
 from penstock.gateway import Engine
 from penstock.providers.fake.provider import FakeProvider, FakeReply
+from penstock.telemetry.recorder import Recorder
 
-__all__ = ["FakeProvider", "FakeReply", "Transcript", "engine_with"]
+__all__ = ["FakeProvider", "FakeReply", "Recorder", "Transcript", "engine_with"]
 
 
 def engine_with(*providers: FakeProvider, pool: PoolConfig | None = None) -> Engine:

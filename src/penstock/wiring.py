@@ -27,7 +27,7 @@ def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool
     return FailoverPool(
         provider,
         states=TargetStates(breaker, places),
-        settings=RetrySettings(pool.retries, pool.longest_retry_wait_s),
+        settings=RetrySettings(pool.retries, pool.longest_retry_wait_s, pool.hedge_quantile),
         mid_stream=pool.mid_stream,
     )
 

@@ -108,7 +108,13 @@ class Case:
             await self.upstream.gone()
 
     def _options(self, options: dict[str, Any]) -> RequestOptions:
-        common = {"max_tokens": MAX_TOKENS, "model": f"{self.provider}/{self.model}"}
+        common: dict[str, Any] = {
+            "max_tokens": MAX_TOKENS,
+            "model": f"{self.provider}/{self.model}",
+        }
+        if self.scripted is None:
+            # A model that throws dice says nothing at all every so often.
+            common["temperature"] = 0
         return cast(RequestOptions, common | options)
 
 

@@ -130,6 +130,18 @@ class PoolConfig(Section):
     breaker_half_open_successes: int = Field(
         default=3, ge=1, description="Successes in a row after which it is trusted again."
     )
+    health_check_interval_s: Seconds = Field(
+        default=30.0,
+        description="How often providers that were asked are checked, with a call that costs no "
+        "tokens.",
+    )
+    hedge_quantile: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="A target that is slower than this share of its last calls gets company: the "
+        "next one is asked too, and the first answer counts. Default: never.",
+    )
     mid_stream: Literal["continue", "error"] = Field(
         default="continue",
         description="What happens when a stream breaks after its first token: the next target goes "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from penstock.contract.exchange import (
     TranscriptionRequest,
     Vectors,
 )
+from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities
 
 
@@ -141,6 +142,35 @@ class Attempt(msgspec.Struct, frozen=True):
     dropped_options: tuple[str, ...] = ()
 
 
+class Try(Protocol):
+    """The record of one attempt while it is made."""
+
+    def calling(self) -> AbstractContextManager[None]:
+        """The block in which the provider is called; for a stream, until its first event."""
+        ...
+
+    def first_token(self) -> None:
+        """The first event is there."""
+        ...
+
+    def end(self, error: BaseException | None = None, usage: Usage | None = None) -> None:
+        """It is over; `usage` is what it took, or None when nothing was billed."""
+        ...
+
+
+class Trail(Protocol):
+    """Where the attempts of one request are written down."""
+
+    def begin(self, attempt: Attempt) -> Try:
+        """A target is about to be asked."""
+        ...
+
+    @property
+    def used(self) -> Usage | None:
+        """What the attempts took together that have ended; None when nothing was billed."""
+        ...
+
+
 class OpenStream(msgspec.Struct):
     """A stream that has begun; the attempt changes when another target goes on with it."""
 
@@ -152,7 +182,7 @@ class Pool(Protocol):
     """Turns a ranked list of targets into one answer: failover lives in here."""
 
     async def generate(
-        self, ranked: Sequence[Target], request: SamplingRequest
+        self, ranked: Sequence[Target], request: SamplingRequest, trail: Trail
     ) -> tuple[Attempt, Reply]:
         """The first good answer."""
         ...
@@ -162,17 +192,19 @@ class Pool(Protocol):
         ...
 
     def open(
-        self, ranked: Sequence[Target], request: SamplingRequest
+        self, ranked: Sequence[Target], request: SamplingRequest, trail: Trail
     ) -> AbstractAsyncContextManager[OpenStream]:
         """The first stream that starts; leaving the context stops it."""
         ...
 
-    async def embed(self, target: Target, request: EmbeddingRequest) -> tuple[Attempt, Vectors]:
+    async def embed(
+        self, target: Target, request: EmbeddingRequest, trail: Trail
+    ) -> tuple[Attempt, Vectors]:
         """The vectors of this one target, for those of others do not compare."""
         ...
 
     async def transcribe(
-        self, ranked: Sequence[Target], request: TranscriptionRequest
+        self, ranked: Sequence[Target], request: TranscriptionRequest, trail: Trail
     ) -> tuple[Attempt, Transcript]:
         """The first good transcript."""
         ...

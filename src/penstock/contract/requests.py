@@ -47,6 +47,14 @@ class PromptOptions(TypedDict, total=False):
     meta: JSONObject | None
 
 
+class Caller(msgspec.Struct, frozen=True):
+    """On whose behalf a request is made, as far as the request itself does not say it."""
+
+    traceparent: str | None = None
+    """The caller's place in a trace, as in the W3C header; else it is that of the running task."""
+    tracestate: str | None = None
+
+
 class RequestOptions(PromptOptions, total=False):
     """The keyword arguments of `create_message` and its kin; only `max_tokens` is required."""
 

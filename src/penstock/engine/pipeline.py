@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TypeVar, cast
+from typing import cast
 
 from penstock.contract.errors import (
     ModelNotFound,
     PenstockError,
-    ProviderTimeout,
     ProviderUnavailable,
     StreamInterrupted,
 )
@@ -19,17 +17,16 @@ from penstock.contract.events import Complete, Delta, Error, Finished, StreamEve
 from penstock.contract.exchange import (
     EmbeddingRequest,
     EmbeddingResult,
-    Metadata,
-    Reply,
     Result,
     SamplingRequest,
     TokenCount,
-    Transcript,
     TranscriptionRequest,
     TranscriptionResult,
 )
-from penstock.contract.ports import Attempt, Pool, RouteDecision, Router, Target
-from penstock.engine.running import new_request_id
+from penstock.contract.ports import Pool, RouteDecision, Router, Target
+from penstock.contract.requests import Caller
+from penstock.engine.meter import NOBODY, Meter
+from penstock.engine.running import InFlight
 from penstock.engine.validate import (
     Limits,
     validate,
@@ -37,113 +34,38 @@ from penstock.engine.validate import (
     validate_transcription,
 )
 from penstock.streaming.handle import EventBatches, StreamHandle
+from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage import UsageCounters
 from penstock.tokens import estimate_request
-
-T = TypeVar("T")
-
-
-class Meter:
-    """Keeps time for one request and writes down what it took."""
-
-    __slots__ = ("_first_token", "_started", "_usage", "attempt", "request_id")
-
-    attempt: Attempt
-    """The attempt that answers; a stream has it from its first event on."""
-
-    def __init__(self, usage: UsageCounters, request_id: str | None = None) -> None:
-        """The request begins now."""
-        self.request_id = request_id or new_request_id()
-        self._usage = usage
-        self._started = time.perf_counter()
-        self._first_token: float | None = None
-
-    def first_token(self) -> None:
-        """The first event has arrived."""
-        if self._first_token is None:
-            self._first_token = time.perf_counter()
-
-    def result(self, attempt: Attempt, reply: Reply) -> Result:
-        """The answer with its metadata."""
-        metadata = self.metadata(attempt, reply)
-        self._usage.answered(attempt.target, metadata)
-        return Result(reply.content, metadata.model, reply.stop_reason, metadata)
-
-    def metadata(self, attempt: Attempt, reply: Reply | Transcript) -> Metadata:
-        """What there is to know about the call so far."""
-        first = self._first_token
-        return Metadata(
-            provider=attempt.target.provider,
-            model=reply.model or attempt.target.model,
-            request_id=self.request_id,
-            latency_ms=self.elapsed_ms(),
-            first_token_ms=None if first is None else round((first - self._started) * 1000),
-            usage=reply.usage,
-            api_calls=attempt.number - 1 + reply.api_calls,
-            attempts=attempt.number,
-            response_id=reply.response_id,
-            response_status=reply.response_status,
-            dropped_options=attempt.dropped_options + reply.dropped_options,
-        )
-
-    def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """What the work gives; raises ProviderTimeout when the request's own limit runs out."""
-        return work() if limit_s is None else self._limited(limit_s, work)
-
-    async def _limited(self, limit_s: float, work: Callable[[], Awaitable[T]]) -> T:
-        message = f"no whole answer within the request's own limit of {limit_s:g} s"
-        left = limit_s - (time.perf_counter() - self._started)
-        if left <= 0:
-            raise ProviderTimeout(message)
-        clock = asyncio.timeout(left)
-        try:
-            async with clock:
-                return await work()
-        except TimeoutError as error:
-            if not clock.expired():
-                raise
-            raise ProviderTimeout(message) from error
-
-    def __enter__(self) -> Meter:
-        """Errors that leave the block are counted, and carry the request's id."""
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Name the request."""
-        if error is not None:
-            self.failed(error)
-
-    def failed(self, error: BaseException, target: Target | None = None) -> None:
-        """The request ends with this error, at this target if it is with one."""
-        self._usage.failed(error, target)
-        if isinstance(error, PenstockError):
-            error.located(request_id=self.request_id)
-
-    def elapsed_ms(self) -> int:
-        """Milliseconds since the request began."""
-        return round((time.perf_counter() - self._started) * 1000)
 
 
 class Pipeline:
     """Runs requests; holds no state of any single one."""
 
-    def __init__(self, router: Router, pool: Pool, limits: Limits) -> None:
-        """The stages, introduced to each other by the gateway."""
+    def __init__(
+        self, router: Router, pool: Pool, limits: Limits, hooks: Hooks | None = None
+    ) -> None:
+        """The stages, introduced to each other by the gateway; `hooks` hear of each request."""
         self._router = router
         self._pool = pool
         self._limits = limits
+        self.hooks = hooks or Hooks()
         self.usage = UsageCounters()
+        self.in_flight = InFlight()
 
-    async def run(self, request: SamplingRequest, request_id: str | None = None) -> Result:
+    async def run(
+        self, request: SamplingRequest, request_id: str | None = None, caller: Caller = NOBODY
+    ) -> Result:
         """The whole answer at once."""
-        with Meter(self.usage, request_id) as meter:
+        with self._meter(request, request_id, caller) as meter:
             request = validate(request, self._limits)
-            attempt, reply = await meter.within(request.timeout, lambda: self._answer(request))
-        return meter.result(attempt, reply)
+            return await meter.within(request.timeout, lambda: self._answer(meter, request))
 
-    async def start(self, request: SamplingRequest, request_id: str | None = None) -> StreamHandle:
+    async def start(
+        self, request: SamplingRequest, request_id: str | None = None, caller: Caller = NOBODY
+    ) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
-        with Meter(self.usage, request_id) as meter:
+        with self._meter(request, request_id, caller, stream=True) as meter:
             events = self._stream(meter, validate(request, self._limits))
             first = await anext(events)
         return StreamHandle(meter.request_id, meter.attempt, first, events)
@@ -154,44 +76,33 @@ class Pipeline:
 
     async def count(self, request: SamplingRequest) -> TokenCount:
         """The tokens that the best target would read, without an answer."""
-        # Nothing is answered, and so nothing is counted among the answers.
-        with Meter(UsageCounters()) as meter:
+        # Nothing is answered, and so nothing is counted among the answers, nor told.
+        with Meter(request, InFlight(), UsageCounters(), Hooks()) as meter:
             request = validate(request, self._limits)
             return await meter.within(request.timeout, lambda: self._count(request))
 
-    async def embed(self, target: Target, request: EmbeddingRequest) -> EmbeddingResult:
+    async def embed(
+        self, target: Target, request: EmbeddingRequest, caller: Caller = NOBODY
+    ) -> EmbeddingResult:
         """A vector for each text."""
-        with Meter(self.usage) as meter:
+        with self._meter(request, None, caller) as meter:
             request = validate_embedding(request)
             attempt, answer = await meter.within(
-                request.timeout, lambda: self._pool.embed(target, request)
+                request.timeout, lambda: self._pool.embed(target, request, meter.trail)
             )
-        metadata = Metadata(
-            provider=target.provider,
-            model=answer.model or target.model,
-            request_id=meter.request_id,
-            latency_ms=meter.elapsed_ms(),
-            usage=answer.usage,
-            api_calls=attempt.number - 1 + answer.api_calls,
-            attempts=attempt.number,
-            dropped_options=attempt.dropped_options,
-            embedding_count=len(answer.vectors),
-            embedding_dims=len(answer.vectors[0]),
-        )
-        self.usage.answered(target, metadata)
+            metadata = meter.answered(attempt, answer)
         return EmbeddingResult(answer.vectors, metadata.model, metadata)
 
     async def transcribe(
         self, ranked: Sequence[Target], request: TranscriptionRequest
     ) -> TranscriptionResult:
         """The words of a recording."""
-        with Meter(self.usage) as meter:
+        with self._meter(request) as meter:
             request = validate_transcription(request, self._limits)
             attempt, answer = await meter.within(
-                request.timeout, lambda: self._pool.transcribe(ranked, request)
+                request.timeout, lambda: self._pool.transcribe(ranked, request, meter.trail)
             )
-        metadata = meter.metadata(attempt, answer)
-        self.usage.answered(attempt.target, metadata)
+            metadata = meter.answered(attempt, answer)
         return TranscriptionResult(
             answer.text,
             metadata.model,
@@ -201,9 +112,28 @@ class Pipeline:
             answer.segments,
         )
 
-    async def _answer(self, request: SamplingRequest) -> tuple[Attempt, Reply]:
+    def _meter(
+        self,
+        request: SamplingRequest | EmbeddingRequest | TranscriptionRequest,
+        request_id: str | None = None,
+        caller: Caller = NOBODY,
+        *,
+        stream: bool = False,
+    ) -> Meter:
+        return Meter(
+            request,
+            self.in_flight,
+            self.usage,
+            self.hooks,
+            request_id=request_id,
+            caller=caller,
+            stream=stream,
+        )
+
+    async def _answer(self, meter: Meter, request: SamplingRequest) -> Result:
         ranked = await self._router.rank(request)
-        return await self._pool.generate(ranked, request)
+        attempt, reply = await self._pool.generate(ranked, request, meter.trail)
+        return meter.result(attempt, reply)
 
     async def _count(self, request: SamplingRequest) -> TokenCount:
         target = (await self._router.rank(request))[0]
@@ -222,7 +152,7 @@ class Pipeline:
         try:
             async with AsyncExitStack() as stack:
                 ranked = await meter.within(limit, lambda: self._router.rank(request))
-                opening = self._pool.open(ranked, request)
+                opening = self._pool.open(ranked, request, meter.trail)
                 opened = await meter.within(limit, lambda: stack.enter_async_context(opening))
                 meter.attempt = opened.attempt
                 while not final:

@@ -23,6 +23,39 @@ def new_request_id() -> str:
     return f"req_{secrets.token_hex(12)}"
 
 
+class InFlight:
+    """How many requests have come in and not ended."""
+
+    def __init__(self) -> None:
+        """Nobody is here."""
+        self._number = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def enter(self) -> None:
+        """A request has come in."""
+        self._number += 1
+
+    def leave(self) -> None:
+        """A request has ended."""
+        self._number -= 1
+        if not self._number:
+            for each in self._waiting:
+                if not each.done():
+                    each.set_result(None)
+
+    async def emptied(self, limit_s: float) -> bool:
+        """Wait until the last one has ended, but not longer than this; whether it has."""
+        if not self._number:
+            return True
+        empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(empty)
+        try:
+            await asyncio.wait({empty}, timeout=limit_s)
+        finally:
+            self._waiting.discard(empty)
+        return not self._number
+
+
 class _Call:
     """A call that a task is waiting for."""
 

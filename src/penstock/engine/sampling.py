@@ -11,10 +11,18 @@ from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
 from penstock.contract.mcp_sampling import MCPParams, fill_max_tokens, spelled_for_mcp
 from penstock.contract.ports import RouteDecision
-from penstock.contract.requests import CountOptions, Messages, RequestOptions, build_request
+from penstock.contract.requests import (
+    Caller,
+    CountOptions,
+    Messages,
+    RequestOptions,
+    build_request,
+)
+from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.running import Running
 from penstock.streaming.handle import StreamHandle
+from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage import UsageStats
 
 UNLIMITED = 65_536
@@ -29,9 +37,18 @@ class Sampling:
         self._pipeline = pipeline
         self._running = Running()
 
+    @property
+    def hooks(self) -> Hooks:
+        """Where to subscribe to what happens: a record for each request and each attempt."""
+        return self._pipeline.hooks
+
     @overload
     async def create_message(
-        self, messages: SamplingRequest, *, request_id: str | None = None
+        self,
+        messages: SamplingRequest,
+        *,
+        request_id: str | None = None,
+        caller: Caller | None = None,
     ) -> Result: ...
     @overload
     async def create_message(
@@ -39,6 +56,7 @@ class Sampling:
         messages: Messages,
         *,
         request_id: str | None = None,
+        caller: Caller | None = None,
         **options: Unpack[RequestOptions],
     ) -> Result: ...
     async def create_message(
@@ -46,20 +64,26 @@ class Sampling:
         messages: SamplingRequest | Messages,
         *,
         request_id: str | None = None,
+        caller: Caller | None = None,
         **options: Any,
     ) -> Result:
         """The whole answer to messages, or to one request that says everything.
 
         `request_id` names the request in `cancel_request`, logs and errors; one is made up without
-        it. A call that is cancelled by its id raises RequestCancelled.
+        it. A call that is cancelled by its id raises RequestCancelled. `caller` says where the
+        request came from, for those who serve others with it.
         """
         request = _request(messages, options)
         with self._running.call(request_id) as identifier:
-            return await self._pipeline.run(request, identifier)
+            return await self._pipeline.run(request, identifier, caller or NOBODY)
 
     @overload
     async def create_message_stream(
-        self, messages: SamplingRequest, *, request_id: str | None = None
+        self,
+        messages: SamplingRequest,
+        *,
+        request_id: str | None = None,
+        caller: Caller | None = None,
     ) -> StreamHandle: ...
     @overload
     async def create_message_stream(
@@ -67,6 +91,7 @@ class Sampling:
         messages: Messages,
         *,
         request_id: str | None = None,
+        caller: Caller | None = None,
         **options: Unpack[RequestOptions],
     ) -> StreamHandle: ...
     async def create_message_stream(
@@ -74,6 +99,7 @@ class Sampling:
         messages: SamplingRequest | Messages,
         *,
         request_id: str | None = None,
+        caller: Caller | None = None,
         **options: Any,
     ) -> StreamHandle:
         """The answer while it is made; returns as soon as its first event is there.
@@ -83,7 +109,8 @@ class Sampling:
         """
         request = _request(messages, options)
         with self._running.call(request_id) as identifier:
-            return self._running.keep(await self._pipeline.start(request, identifier))
+            handle = await self._pipeline.start(request, identifier, caller or NOBODY)
+            return self._running.keep(handle)
 
     async def sample(
         self,

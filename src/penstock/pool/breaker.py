@@ -12,6 +12,8 @@ change of state begins a generation, and the report of a permit of an older one 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 import time
 import weakref
@@ -20,6 +22,8 @@ from typing import Literal
 
 import msgspec
 
+LAST_RESORT_S = 1.0
+"""How long a target that just failed is left alone even by those who have no other."""
 BreakerState = Literal["closed", "open", "half_open"]
 _Outcome = Literal["success", "failure", "ignored"]
 
@@ -49,9 +53,11 @@ class Breaker:
         # A weak reference: a permit that was dropped without a report frees its place when it is
         # collected. A lease would have to guess how long a healthy stream may last.
         self._probe: weakref.ref[Permit] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
         self._enter("closed")
         self._reason = ""
         self._until = 0.0
+        self._opened = -math.inf
 
     @property
     def state(self) -> BreakerState:
@@ -81,8 +87,26 @@ class Breaker:
         if state == "open" or (self._probe is not None and self._probe() is not None):
             return None
         permit = Permit(self._report, self._generation)
-        self._probe = weakref.ref(permit)
+        self._probe = weakref.ref(permit, self._dropped)
         return permit
+
+    async def probe(self, longest_s: float) -> Permit | None:
+        """The leave to make one call although the target is left alone, for who has no other.
+
+        One call at a time, and none within `LAST_RESORT_S` of a failure. While somebody else's is
+        under way its outcome is awaited, up to `longest_s`. None: the target is not to be asked.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                while (permit := self.allow()) is None:
+                    if self.state != "open":
+                        await self._report_of_the_probe()
+                    elif self._clock() < self._opened + LAST_RESORT_S or self._until == math.inf:
+                        return None
+                    else:
+                        self.recovered()
+                return permit
+        return None
 
     def trip(self, reason: str, cooldown_s: float | None = None) -> None:
         """Open at once; without `cooldown_s` for the usual time, with `math.inf` until `reset`.
@@ -96,6 +120,7 @@ class Breaker:
         self._enter("open")
         self._reason = reason
         self._until = until
+        self._opened = self._clock()
 
     def reset(self) -> None:
         """Close by hand; what is under way from before counts no more."""
@@ -113,11 +138,31 @@ class Breaker:
         self._failures = 0
         self._successes = 0
         self._probe = None
+        self._wake()
+
+    async def _report_of_the_probe(self) -> None:
+        report: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(report)
+        try:
+            await report
+        finally:
+            if report in self._waiting:
+                self._waiting.remove(report)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    def _dropped(self, _probe: object) -> None:
+        self._wake()
 
     def _report(self, generation: int, outcome: _Outcome, reason: str) -> None:
         if generation != self._generation:
             return
         self._probe = None
+        self._wake()
         if outcome == "success":
             self._failures = 0
             if self._state == "half_open":

@@ -20,13 +20,16 @@ from penstock.contract.events import (
     Finished,
     ProviderEvent,
     ReasoningDelta,
+    ToolUseDelta,
 )
-from penstock.contract.exchange import Reply, SamplingRequest, Usage
+from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.contract.messages import Content, Text, assistant
-from penstock.contract.ports import Attempt, OpenStream, ProviderStream
+from penstock.contract.ports import Attempt, OpenStream, ProviderStream, Trail
+from penstock.pool.asking import Asking
+from penstock.pool.hedging import race
 from penstock.pool.judge import may_continue
 from penstock.pool.run import Run, Ticket
-from penstock.tokens import estimate_request, estimate_text, family_of
+from penstock.tokens import estimate_text, family_of
 
 MidStream: TypeAlias = Literal["continue", "error"]
 
@@ -34,18 +37,15 @@ MidStream: TypeAlias = Literal["continue", "error"]
 class Continuation:
     """The events of one request, whichever targets they come from."""
 
-    def __init__(
-        self, run: Run[SamplingRequest], request: SamplingRequest, policy: MidStream
-    ) -> None:
+    def __init__(self, run: Run[SamplingRequest], trail: Trail, policy: MidStream) -> None:
         """Nothing is asked before the events are read."""
         self._run = run
-        self._request = request
+        self._trail = trail
         self._policy: MidStream = policy
         self._said: list[str] = []
         self._torn = False
         """Whether something was delivered that nobody can go on with."""
-        self._lost = Usage()
-        """What broken attempts took, as far as it can be told."""
+        self._thought = False
         self._opened: OpenStream | None = None
         self._attempt: Attempt | None = None
 
@@ -64,77 +64,108 @@ class Continuation:
             async for ticket in tickets:
                 follow = self._follow(ticket, anew=anew)
                 anew = False
+                asked = ticket
                 try:
-                    async with contextlib.aclosing(self._answer(ticket, follow)) as batches:
+                    asked, stream = await self._fastest(ticket, follow)
+                    async with contextlib.aclosing(stream) as batches:
                         async for batch in batches:
-                            yield batch
+                            told = self._told(batch, follow, asked)
+                            self._attempt = asked.attempt
+                            if self._opened is not None:
+                                self._opened.attempt = asked.attempt
+                            if told:
+                                yield told
                     return
                 except PenstockError as error:
                     if follow.prefilled and isinstance(error, InvalidRequest):
                         # It does not take the beginning of an answer after all.
-                        ticket.permit.ignore()
+                        asked.permit.ignore()
                         self._run.once_more()
                         anew = True
                         continue
-                    if follow.differed:
-                        # It answers well, only not as the first one did.
-                        ticket.permit.ignore()
-                    self._broken(ticket, error)
-                except BaseException:
-                    ticket.permit.ignore()
-                    raise
+                    self._broken(asked, error, follow)
         raise self._end()
 
-    async def _answer(self, ticket: Ticket[SamplingRequest], follow: _Follow) -> ProviderStream:
-        target = ticket.attempt.target
-        async with ticket.state.place(self._run.caller):
-            stream = ticket.provider.stream(target.model, follow.request)
+    async def _fastest(
+        self, ticket: Ticket[SamplingRequest], follow: _Follow
+    ) -> tuple[Ticket[SamplingRequest], ProviderStream]:
+        """The stream of this target, or of another when it is late and nothing was said yet."""
+        late_s = self._run.late_after(ticket.state.first_tokens)
+        if late_s is None or follow.is_second:
+            return ticket, self._ask(ticket, follow.request)
+
+        async def begin(asked: Ticket[SamplingRequest]) -> ProviderStream:
+            stream = self._ask(asked, asked.request)
+            return _resume(await anext(stream), stream)
+
+        return await race(self._run, ticket, late_s, begin, _close)
+
+    async def _ask(
+        self, ticket: Ticket[SamplingRequest], request: SamplingRequest
+    ) -> ProviderStream:
+        """What this one target says; the end of it is told when the call has been given back."""
+        last: Sequence[ProviderEvent] = ()
+        async with Asking(ticket, self._run.caller, self._trail) as asking:
+            stream = ticket.provider.stream(ticket.attempt.target.model, request)
             async with contextlib.aclosing(stream) as batches:
-                async for batch in batches:
-                    if not batch:
-                        continue
-                    told = self._told(batch, follow)
-                    self._attempt = ticket.attempt
-                    if self._opened is not None:
-                        self._opened.attempt = ticket.attempt
-                    if isinstance(batch[-1], Finished):
-                        ticket.state.succeeded(ticket.permit)
-                        yield told
-                        return
-                    if told:
-                        yield told
-            raise StreamInterrupted("the stream ended without its terminal event")
+                batch = await _begun(asking, batches)
+                while batch is not None:
+                    if batch and isinstance(final := batch[-1], Finished):
+                        asking.usage = final.reply.usage
+                        last = batch
+                        break
+                    if batch:
+                        yield batch
+                    batch = await anext(batches, None)
+                else:
+                    raise StreamInterrupted("the stream ended without its terminal event")
+        yield last
 
     def _follow(self, ticket: Ticket[SamplingRequest], *, anew: bool) -> _Follow:
         said = "".join(self._said)
         if not said:
-            return _Follow(ticket.request)
+            return _Follow(ticket.request, thinks_silently=self._thought)
         if not ticket.able.prefill or anew:
             return _Follow(ticket.request, skip=said)
         # APIs refuse a beginning that ends in white space, so that is expected back.
         begun = said.rstrip()
         messages = (*ticket.request.messages, assistant(begun))
-        request = msgspec.structs.replace(ticket.request, messages=messages)
+        spent = estimate_text(begun, family_of(ticket.attempt.target.model))
+        request = msgspec.structs.replace(
+            ticket.request,
+            messages=messages,
+            max_tokens=max(1, ticket.request.max_tokens - spent),
+        )
         return _Follow(request, begun=said, tail=said[len(begun) :])
 
-    def _told(self, batch: Sequence[ProviderEvent], follow: _Follow) -> list[ProviderEvent]:
+    def _told(
+        self,
+        batch: Sequence[ProviderEvent],
+        follow: _Follow,
+        ticket: Ticket[SamplingRequest],
+    ) -> list[ProviderEvent]:
         told: list[ProviderEvent] = []
         for event in batch:
             if isinstance(event, Finished):
                 told.append(Finished(self._whole(event.reply, follow)))
             elif isinstance(event, Chunk):
+                ticket.said.append(event.text)
                 if text := follow.rest_of(event.text):
                     self._said.append(text)
                     told.append(Chunk(text) if text != event.text else event)
             elif isinstance(event, ReasoningDelta):
+                ticket.said.append(event.text)
                 # What was thought before is not thought again aloud.
-                if not follow.is_second:
+                if not follow.thinks_silently:
+                    self._thought = True
                     told.append(event)
             else:
                 if follow.skip:
                     raise follow.differs()
                 self._torn = True
                 told.append(event)
+                if isinstance(event, ToolUseDelta):
+                    ticket.said.append(event.arguments)
         return told
 
     def _whole(self, reply: Reply, follow: _Follow) -> Reply:
@@ -145,8 +176,10 @@ class Continuation:
         if follow.prefilled and not self._fits_its_schema(reply, follow.request):
             self._torn = True
             raise follow.differs()
-        content = _with_text("".join(self._said), reply.content) if follow.begun else reply.content
-        return msgspec.structs.replace(reply, content=content, usage=self._lost + reply.usage)
+        if not follow.begun:
+            return reply
+        content = _with_text("".join(self._said), reply.content)
+        return msgspec.structs.replace(reply, content=content)
 
     def _fits_its_schema(self, reply: Reply, request: SamplingRequest) -> bool:
         """Whether both halves are one JSON: some schema modes begin at `{`, whatever was said."""
@@ -158,7 +191,9 @@ class Continuation:
             return False
         return True
 
-    def _broken(self, ticket: Ticket[SamplingRequest], error: PenstockError) -> None:
+    def _broken(
+        self, ticket: Ticket[SamplingRequest], error: PenstockError, follow: _Follow
+    ) -> None:
         """Take note, and raise the error unless somebody else may go on."""
         said = "".join(self._said)
         if not (said or self._torn):
@@ -166,15 +201,10 @@ class Continuation:
             return
         if isinstance(error, StreamInterrupted):
             error.partial = said
-        self._run.failed(ticket, error, in_mid_answer=True)
+        # One that answers well, only not as the first one did, would do so again.
+        self._run.failed(ticket, error, in_mid_answer=True, retry=not follow.differed)
         if self._policy == "error" or self._torn or not may_continue(error):
             raise error
-        model = ticket.attempt.target.model
-        self._lost += Usage(
-            estimate_request(self._request, model),
-            estimate_text(said, family_of(model)),
-            estimated=True,
-        )
 
     def _end(self) -> PenstockError:
         """The caller has read a part: the error that broke it off says so, with the part."""
@@ -195,10 +225,25 @@ class Continuation:
 class _Follow:
     """How a target takes part: as the first, with what was said so far, or anew."""
 
-    __slots__ = ("begun", "differed", "is_second", "prefilled", "request", "skip", "tail")
+    __slots__ = (
+        "begun",
+        "differed",
+        "is_second",
+        "prefilled",
+        "request",
+        "skip",
+        "tail",
+        "thinks_silently",
+    )
 
     def __init__(
-        self, request: SamplingRequest, *, begun: str = "", tail: str = "", skip: str = ""
+        self,
+        request: SamplingRequest,
+        *,
+        begun: str = "",
+        tail: str = "",
+        skip: str = "",
+        thinks_silently: bool = False,
     ) -> None:
         self.request = request
         self.begun = begun
@@ -206,6 +251,7 @@ class _Follow:
         self.skip = skip
         self.prefilled = bool(begun)
         self.is_second = bool(begun or skip)
+        self.thinks_silently = thinks_silently or self.is_second
         self.differed = False
 
     def rest_of(self, text: str) -> str:
@@ -246,7 +292,24 @@ def _with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:
     return tuple(parts if placed else [Text(text), *parts])
 
 
+async def _begun(
+    asking: Asking[SamplingRequest], batches: ProviderStream
+) -> Sequence[ProviderEvent] | None:
+    """The first batch; a coroutine of its own, for the block may not last beyond a yield."""
+    with asking.calling():
+        while (first := await anext(batches, None)) is not None and not first:
+            pass
+    if first:
+        asking.first_token()
+    return first
+
+
 async def _resume(first: Sequence[ProviderEvent], rest: ProviderStream) -> ProviderStream:
-    yield first
-    async for events in rest:
-        yield events
+    async with contextlib.aclosing(rest):
+        yield first
+        async for events in rest:
+            yield events
+
+
+async def _close(stream: ProviderStream) -> None:
+    await stream.aclose()

@@ -18,15 +18,18 @@ from penstock.contract.exchange import (
     Vectors,
 )
 from penstock.contract.options import Capabilities
-from penstock.contract.ports import Attempt, OpenStream, Provider, Target
+from penstock.contract.ports import Attempt, OpenStream, Provider, Target, Trail
 from penstock.pool.admit import admit, admit_transcription
+from penstock.pool.asking import Asking
 from penstock.pool.backoff import RetryBudget
 from penstock.pool.continuation import Continuation, MidStream
-from penstock.pool.run import Fit, RetrySettings, Run
+from penstock.pool.hedging import race
+from penstock.pool.run import Fit, RetrySettings, Run, Ticket
 from penstock.pool.states import TargetStates
+from penstock.telemetry.trail import unheard
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
-T = TypeVar("T")
+A = TypeVar("A", Reply, Transcript, Vectors)
 
 
 class FailoverPool:
@@ -48,10 +51,10 @@ class FailoverPool:
         self._budget = RetryBudget()
 
     async def generate(
-        self, ranked: Sequence[Target], request: SamplingRequest
+        self, ranked: Sequence[Target], request: SamplingRequest, trail: Trail | None = None
     ) -> tuple[Attempt, Reply]:
         """The first good answer; raises AllTargetsFailed, or the error when there is but one."""
-        return await self._first(ranked, request, admit, _whole)
+        return await self._first(ranked, request, admit, _whole, trail)
 
     async def count_tokens(self, target: Target, request: SamplingRequest) -> int | None:
         """The provider's own count for the one target; models count differently, so no other's."""
@@ -63,37 +66,39 @@ class FailoverPool:
         admitted, _ = admit(request, able, target)
         return await provider.count_tokens(target.model, admitted)
 
-    async def embed(self, target: Target, request: EmbeddingRequest) -> tuple[Attempt, Vectors]:
+    async def embed(
+        self, target: Target, request: EmbeddingRequest, trail: Trail | None = None
+    ) -> tuple[Attempt, Vectors]:
         """The vectors of this one target, asked as patiently as any; raises its own error.
 
         A size of vectors that the model does not have is dropped with `ignore_invalid_options`.
         """
         try:
-            return await self._first([target], request, _as_it_is, _embedded)
+            return await self._first([target], request, _as_it_is, _embedded, trail)
         except InvalidRequest as error:
             at_fault = any(problem.path == "dimensions" for problem in error.problems)
             if not (at_fault and request.dimensions and request.ignore_invalid_options):
                 raise
         request = msgspec.structs.replace(request, dimensions=None)
-        attempt, vectors = await self._first([target], request, _as_it_is, _embedded)
+        attempt, vectors = await self._first([target], request, _as_it_is, _embedded, trail)
         return Attempt(attempt.target, attempt.number, ("dimensions",)), vectors
 
     async def transcribe(
-        self, ranked: Sequence[Target], request: TranscriptionRequest
+        self, ranked: Sequence[Target], request: TranscriptionRequest, trail: Trail | None = None
     ) -> tuple[Attempt, Transcript]:
         """The first good transcript; raises as `generate` does."""
-        return await self._first(ranked, request, admit_transcription, _transcribed)
+        return await self._first(ranked, request, admit_transcription, _transcribed, trail)
 
     @contextlib.asynccontextmanager
     async def open(
-        self, ranked: Sequence[Target], request: SamplingRequest
+        self, ranked: Sequence[Target], request: SamplingRequest, trail: Trail | None = None
     ) -> AsyncGenerator[OpenStream, None]:
         """The first stream that brings an event; leaving the context stops the upstream call.
 
         A stream that breaks later is gone on with by the next target, where that can be done.
         """
         run = self._run(ranked, request, admit)
-        stream = Continuation(run, request, self._mid_stream)
+        stream = Continuation(run, trail or unheard(), self._mid_stream)
         async with contextlib.aclosing(stream.events()) as batches:
             opened = await stream.opened(batches)
             async with contextlib.aclosing(opened.batches):
@@ -109,25 +114,31 @@ class FailoverPool:
         ranked: Sequence[Target],
         request: R,
         fit: Fit[R],
-        call: Callable[[Provider, str, R], Awaitable[T]],
-    ) -> tuple[Attempt, T]:
+        call: Callable[[Provider, str, R], Awaitable[A]],
+        trail: Trail | None,
+    ) -> tuple[Attempt, A]:
         run = self._run(ranked, request, fit)
+        heard = trail or unheard()
+
+        async def ask(ticket: Ticket[R]) -> A:
+            async with Asking(ticket, run.caller, heard) as asking:
+                with asking.calling():
+                    answer = await call(
+                        ticket.provider, ticket.attempt.target.model, ticket.request
+                    )
+                asking.answered(answer.usage)
+            return answer
+
         async with contextlib.aclosing(run.tickets()) as tickets:
             async for ticket in tickets:
-                state = ticket.state
+                late_s = run.late_after(ticket.state.answers)
                 try:
-                    async with state.place(run.caller):
-                        target = ticket.attempt.target
-                        answer = await call(ticket.provider, target.model, ticket.request)
+                    if late_s is None:
+                        return ticket.attempt, await ask(ticket)
+                    winner, answer = await race(run, ticket, late_s, ask, _forget)
+                    return winner.attempt, answer
                 except PenstockError as error:
                     run.failed(ticket, error)
-                except BaseException:
-                    # The caller has gone, which says nothing about the target.
-                    ticket.permit.ignore()
-                    raise
-                else:
-                    state.succeeded(ticket.permit)
-                    return ticket.attempt, answer
         raise run.exhausted()
 
     def _run(self, ranked: Sequence[Target], request: R, fit: Fit[R]) -> Run[R]:
@@ -160,3 +171,7 @@ def _transcribed(
     provider: Provider, model: str, request: TranscriptionRequest
 ) -> Awaitable[Transcript]:
     return provider.transcribe(model, request)
+
+
+async def _forget(_answer: object) -> None:
+    """Of an answer that came too late nothing is left to be given back."""

@@ -17,6 +17,7 @@ from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, Provider, Target
 from penstock.pool.backoff import RetryBudget, pause_s
 from penstock.pool.breaker import Permit
+from penstock.pool.history import Waits
 from penstock.pool.judge import may_fail_over
 from penstock.pool.states import TargetState, TargetStates
 
@@ -30,6 +31,8 @@ class RetrySettings(msgspec.Struct, frozen=True):
     retries: int = 2
     longest_wait_s: float = 10.0
     """A target that asks for a longer pause is passed over."""
+    hedge_quantile: float | None = None
+    """A target that takes longer than this share of its last calls gets company; None: never."""
 
 
 class Ticket(msgspec.Struct, Generic[R]):
@@ -42,6 +45,10 @@ class Ticket(msgspec.Struct, Generic[R]):
     """As this target can take it."""
     state: TargetState
     permit: Permit
+    outrun: bool = False
+    """Whether another target was faster, so that this one is stopped."""
+    said: list[str] = msgspec.field(default_factory=list[str])
+    """What the caller was told of its answer, for the bill of one that is not finished."""
 
 
 class Run(Generic[R]):
@@ -61,6 +68,7 @@ class Run(Generic[R]):
         """Nothing is asked before a ticket is used."""
         # Whoever is known to be ill is asked last, if at all.
         self._waiting = sorted(ranked, key=lambda target: not states.available(target)[0])
+        self._refused: list[Target] = []
         self._request = request
         self._fit = fit
         self._provider = provider
@@ -100,9 +108,28 @@ class Run(Generic[R]):
                 if self._again_in is None or not self._may_retry():
                     break
                 await asyncio.sleep(self._again_in)
+        if not self._number and (ticket := await self._last_resort()) is not None:
+            yield ticket
+
+    def second(self) -> Ticket[R] | None:
+        """Leave to ask another target at the same time as the one that is late.
+
+        A healthy one, and within what there is for retries: in a general slowness nobody is helped
+        by twice the load.
+        """
+        for target in self._waiting:
+            if self._states.available(target)[0] and self._budget.spend():
+                self._waiting.remove(target)
+                return self._issue(target)
+        return None
 
     def failed(
-        self, ticket: Ticket[R], error: PenstockError, *, in_mid_answer: bool = False
+        self,
+        ticket: Ticket[R],
+        error: PenstockError,
+        *,
+        in_mid_answer: bool = False,
+        retry: bool = True,
     ) -> None:
         """Learn from it and decide how to go on; raises the error when nobody could do better."""
         target = ticket.attempt.target
@@ -112,7 +139,7 @@ class Run(Generic[R]):
         if not may_fail_over(error):
             raise error
         # In mid-answer time is short: any other target is better than a pause.
-        if not (in_mid_answer and self._waiting):
+        if retry and not (in_mid_answer and self._waiting):
             pause = pause_s(
                 error,
                 self._retries + 1,
@@ -126,6 +153,11 @@ class Run(Generic[R]):
     def once_more(self) -> None:
         """Ask the same target again at once, in another way, which is no retry."""
         self._otherwise = True
+
+    def late_after(self, waits: Waits) -> float | None:
+        """Seconds after which a target of this history is late; None when that cannot be said."""
+        share = self._settings.hedge_quantile
+        return None if share is None or not self._waiting else waits.quantile(share)
 
     def _may_retry(self) -> bool:
         self._retries += 1
@@ -142,14 +174,26 @@ class Run(Generic[R]):
         failed.__cause__ = errors[-1] if errors else None
         return failed
 
+    async def _last_resort(self) -> Ticket[R] | None:
+        """Nobody was asked, for all are left alone: one call now and then beats none at all."""
+        for target in self._refused:
+            permit = await self._states[target].breaker.probe(self._settings.longest_wait_s)
+            if permit is not None:
+                return self._ticket(target, permit)
+        return None
+
     def _issue(self, target: Target) -> Ticket[R] | None:
         state = self._states[target]
         permit = state.breaker.allow()
-        if permit is None:
-            # What this request itself heard from the target says more than that it is left alone.
-            if all(target != failed for failed, _ in self.failures):
-                self.failures.append((target, state.refusal()))
-            return None
+        if permit is not None:
+            return self._ticket(target, permit)
+        self._refused.append(target)
+        # What this request itself heard from the target says more than that it is left alone.
+        if all(target != failed for failed, _ in self.failures):
+            self.failures.append((target, state.refusal()))
+        return None
+
+    def _ticket(self, target: Target, permit: Permit) -> Ticket[R] | None:
         try:
             provider = self._provider(target.provider)
             able = provider.capabilities(target.model)
@@ -167,4 +211,4 @@ class Run(Generic[R]):
             raise
         self._number += 1
         attempt = Attempt(target, self._number, dropped)
-        return Ticket(attempt, provider, able, admitted, state, permit)
+        return Ticket(attempt, provider, able, admitted, self._states[target], permit)

@@ -9,9 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from penstock.contract.errors import PenstockError, ProviderUnavailable, RateLimited
+from penstock.contract.errors import PenstockError, ProviderUnavailable
 from penstock.contract.ports import Target
-from penstock.pool.breaker import Breaker, BreakerSettings, Permit
+from penstock.pool.breaker import LAST_RESORT_S, Breaker, BreakerSettings, Permit
+from penstock.pool.history import Waits
 from penstock.pool.judge import blame_of
 from penstock.pool.slots import Slots
 
@@ -42,10 +43,9 @@ class TargetState:
         self._shunned_for = ""
         self.breaker = Breaker(settings)
         self.slots = Slots(limit)
-
-    def place(self, caller: str) -> Place:
-        """A place for one call; a target that is asked too often gets fewer of them."""
-        return Place(self.slots, caller)
+        self.first_tokens = Waits()
+        self.answers = Waits()
+        self._check = ""
 
     def failed(self, permit: Permit, error: PenstockError) -> None:
         """Learn from an error of this target."""
@@ -62,15 +62,28 @@ class TargetState:
         """Whatever was held against it is forgotten."""
         permit.success()
         self._shunned_until = 0.0
+        self._check = ""
+
+    def checked(self, problem: str) -> None:
+        """What an active check of its provider found; empty when all is well.
+
+        A failed check is no failed request: the target is asked last, and not refused.
+        """
+        self._check = problem
+        if not problem:
+            self.breaker.recovered()
 
     @property
     def shunned_for(self) -> str:
         """Why it is asked last just now; empty when it is not."""
-        return self._shunned_for if time.monotonic() < self._shunned_until else ""
+        return self._shunned_for if time.monotonic() < self._shunned_until else self._check
 
     def refusal(self) -> PenstockError:
         """The error for a target that is not asked at all."""
         left = self.breaker.retry_in_s
+        if left < math.inf:
+            # Whoever has no other target asks it so soon.
+            left = min(left, LAST_RESORT_S)
         soon = f"; it is tried again in {left:.0f} s" if 0 < left < math.inf else ""
         reason = self.breaker.reason or "it is being tried by another request"
         return ProviderUnavailable(
@@ -100,29 +113,6 @@ class TargetState:
             slots.waiting,
             slots.limit,
         )
-
-
-class Place:
-    """One of the places at a target, for as long as the block lasts."""
-
-    # A class, because a generator in its place would cost every call more.
-    __slots__ = ("_caller", "_slots")
-
-    def __init__(self, slots: Slots, caller: str) -> None:
-        """Waits when it is entered."""
-        self._slots = slots
-        self._caller = caller
-
-    async def __aenter__(self) -> None:
-        """Wait in line."""
-        await self._slots.acquire(self._caller)
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Make room; after a 429, for fewer than before."""
-        if isinstance(error, RateLimited):
-            # While the place is still held, for it counts among the too many.
-            self._slots.throttled(error.retry_after)
-        self._slots.release(well=error is None)
 
 
 class TargetStates:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from penstock.providers.dialect import WireCall
+from penstock.telemetry.hooks import trace_headers
 
 if TYPE_CHECKING:
     from penstock.providers.client import HttpClient
@@ -81,7 +82,7 @@ class HttpTransport:
         self, url: str, call: WireCall, headers: Mapping[str, str]
     ) -> Awaitable[StreamingResponse]:
         client = self._client or self._open_client()
-        sent = {**call.headers, **headers}
+        sent = {**trace_headers(), **call.headers, **headers}
         if "content-type" in call.headers:
             # Other headers of a call give way to the provider's; what its body is, only it can say.
             sent["content-type"] = call.headers["content-type"]

@@ -89,9 +89,9 @@ class App:
         except PenstockError as error:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await engine.aclose()
+        async with engine:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, exchange: Exchange) -> None:

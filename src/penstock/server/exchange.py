@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from penstock.contract.exchange import Metadata
 from penstock.contract.ports import Attempt
+from penstock.contract.requests import Caller
 from penstock.server.errors import Failure, HttpProblem
 
 Scope: TypeAlias = dict[str, Any]
@@ -76,6 +77,15 @@ class Exchange:
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def caller(self) -> Caller | None:
+        """Where the request comes from, as far as its headers tell."""
+        traceparent = self.headers.get(b"traceparent")
+        if traceparent is None:
+            return None
+        tracestate = self.headers.get(b"tracestate", b"")
+        return Caller(traceparent.decode("latin-1"), tracestate.decode("latin-1") or None)
 
     async def body(self) -> bytes:
         """The whole body; raises HttpProblem as soon as it is known to be too large."""

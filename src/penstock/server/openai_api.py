@@ -40,7 +40,7 @@ async def chat_completions(engine: Engine, exchange: Exchange) -> None:
         if call.stream:
             await _stream(engine, exchange, call)
         else:
-            result = await engine.create_message(call.request)
+            result = await engine.create_message(call.request, caller=exchange.caller)
             await exchange.reply(openai_chat_encode.encode(result), facts(result.metadata))
     except InvalidRequest as error:
         told = in_callers_numbers(error, call.request.messages)
@@ -50,7 +50,8 @@ async def chat_completions(engine: Engine, exchange: Exchange) -> None:
 
 
 async def _stream(engine: Engine, exchange: Exchange, call: ChatCall) -> None:
-    async with await engine.create_message_stream(call.request) as handle:
+    handle = await engine.create_message_stream(call.request, caller=exchange.caller)
+    async with handle:
         encoder = openai_chat_encode.ChunkEncoder(
             handle.request_id,
             handle.attempt.target.model,
@@ -71,7 +72,12 @@ async def embeddings(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/embeddings`."""
     call = openai_embeddings.decode(await exchange.body())
     request = call.request
-    result = await engine.embed(request.texts, model=request.model, dimensions=request.dimensions)
+    result = await engine.embed(
+        request.texts,
+        model=request.model,
+        dimensions=request.dimensions,
+        caller=exchange.caller,
+    )
     body = openai_embeddings.encode(result, as_base64=call.base64)
     await exchange.reply(body, facts(result.metadata))
 

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, MutableMapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from penstock.telemetry.records import (
     AttemptRecord,
@@ -24,16 +24,35 @@ from penstock.telemetry.records import (
     RequestStarted,
 )
 
+T = TypeVar("T")
 Subscriber: TypeAlias = Callable[[Record], None]
 
 _log = logging.getLogger(__name__)
 _NOBODY: AbstractContextManager[None] = contextlib.nullcontext()
-_attempt: ContextVar[AttemptStarted | None] = ContextVar("penstock_attempt", default=None)
+_attempt: ContextVar[tuple[AttemptStarted, Hooks] | None] = ContextVar(
+    "penstock_attempt", default=None
+)
 
 
 def current_attempt() -> AttemptStarted | None:
     """The attempt on whose behalf this task calls a provider, if it does."""
-    return _attempt.get()
+    current = _attempt.get()
+    return current[0] if current is not None else None
+
+
+def trace_headers() -> dict[str, str]:
+    """The headers by which subscribers follow the running attempt to the provider, if any do."""
+    current = _attempt.get()
+    return {} if current is None else current[1].trace_headers()
+
+
+@runtime_checkable
+class Injects(Protocol):
+    """A subscriber that follows attempts to their providers."""
+
+    def inject(self, headers: MutableMapping[str, str]) -> None:
+        """Add the headers of the running attempt."""
+        ...
 
 
 class _Subscription:
@@ -66,6 +85,8 @@ class Hooks:
 
     def subscribe(self, callback: Subscriber, *, content: bool = False) -> Callable[[], None]:
         """Call this with every record from now on; returns what ends it, safe to call twice.
+
+        One that `Injects` is asked for headers too, before each call of a provider.
 
         `content=True` asks for what was said as well, as `RequestContent`. Raises TypeError for a
         coroutine function, whose work nobody would await.
@@ -113,10 +134,18 @@ class Hooks:
         if self._subscriptions:
             self._tell(record)
 
+    def trace_headers(self) -> dict[str, str]:
+        """What the subscribers that inject want to be sent along with the running attempt."""
+        headers: dict[str, str] = {}
+        for subscription in self._subscriptions:
+            if isinstance(subscription.callback, Injects):
+                self._guarded(subscription, subscription.callback.inject, headers)
+        return headers
+
     @contextlib.contextmanager
     def _attempting(self, record: AttemptStarted) -> Generator[None]:
         self._tell(record)
-        token = _attempt.set(record)
+        token = _attempt.set((record, self))
         try:
             yield
         finally:
@@ -129,15 +158,18 @@ class Hooks:
     def _tell(self, record: Record) -> None:
         of_content = isinstance(record, RequestContent)
         for subscription in self._subscriptions:
-            if of_content and not subscription.content:
-                continue
-            try:
-                subscription.callback(record)
-            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - requests outlive watchers
-                subscription.failures += 1
-                if subscription.failures == 1:
-                    _log.exception(
-                        "the telemetry subscriber %r failed; it goes on being called, and its "
-                        "further failures are not logged",
-                        subscription.callback,
-                    )
+            if subscription.content or not of_content:
+                self._guarded(subscription, subscription.callback, record)
+
+    @staticmethod
+    def _guarded(subscription: _Subscription, call: Callable[[T], None], told: T) -> None:
+        try:
+            call(told)
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - requests outlive watchers
+            subscription.failures += 1
+            if subscription.failures == 1:
+                _log.exception(
+                    "the telemetry subscriber %r failed; it goes on being called, and its "
+                    "further failures are not logged",
+                    subscription.callback,
+                )

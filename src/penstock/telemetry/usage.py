@@ -11,6 +11,7 @@ from penstock.contract.errors import PenstockError
 from penstock.contract.metadata import Metadata, Usage
 from penstock.contract.ports import Target
 from penstock.telemetry.latency import Latencies, Latency
+from penstock.telemetry.records import AttemptRecord
 
 MAX_ROWS = 1000
 """Callers choose the names of models, and so may not have a row for each that they think of."""
@@ -32,7 +33,7 @@ class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int]
     """How many failed, by the name of the error; RequestCancelled is among them."""
     usage: Usage
-    """The tokens of all answers; None where no provider said."""
+    """The tokens of all answers, and of those that broke off; None where no provider said."""
     cost_nanos: int | None
     """The cost of all answers whose price is known, in nano-dollars; None when none is."""
     unpriced: int
@@ -105,11 +106,16 @@ class UsageCounters:
         """A request was answered by this target."""
         row = self._row(target.provider, target.model)
         row.answers += 1
-        row.usage += metadata.usage
         row.latencies.add(metadata.latency_ms)
         if metadata.cost_nanos is not None:
             row.priced += 1
             row.cost_nanos += metadata.cost_nanos
+
+    def took(self, attempts: Iterable[AttemptRecord]) -> None:
+        """A request has ended: what each target was billed for it, also where it failed."""
+        for each in attempts:
+            if each.usage is not None:
+                self._row(each.provider, each.model).usage += each.usage
 
     def failed(self, error: BaseException, target: Target | None = None) -> None:
         """A request ended with this error, at this target if it was with one."""

@@ -14,6 +14,7 @@ from penstock.contract.metadata import Metadata, Usage
 from penstock.contract.ports import Target
 from penstock.telemetry import usage as module
 from penstock.telemetry.latency import Latencies
+from penstock.telemetry.records import AttemptRecord
 from penstock.telemetry.usage import UsageCounters, UsageStats
 
 SOL = Target("openai", "sol")
@@ -21,24 +22,33 @@ QWEN = Target("local", "qwen")
 NOTHING = Usage()
 
 
-def metadata(
-    usage: Usage = NOTHING, *, latency_ms: int = 10, cost_nanos: int | None = None
-) -> Metadata:
+def metadata(*, latency_ms: int = 10, cost_nanos: int | None = None) -> Metadata:
     return Metadata(
-        provider="p",
-        model="m",
+        provider="p", model="m", request_id="r", latency_ms=latency_ms, cost_nanos=cost_nanos
+    )
+
+
+def tried(target: Target, usage: Usage | None) -> AttemptRecord:
+    return AttemptRecord(
         request_id="r",
-        latency_ms=latency_ms,
+        number=1,
+        provider=target.provider,
+        model=target.model,
+        started=0.0,
+        duration_s=1.0,
+        outcome="ok",
         usage=usage,
-        cost_nanos=cost_nanos,
     )
 
 
 def test_answers_add_up_by_target_and_in_all() -> None:
     counters = UsageCounters()
-    counters.answered(SOL, metadata(Usage(10, 5, 4, None, 2), cost_nanos=1_000))
-    counters.answered(SOL, metadata(Usage(1, 1), cost_nanos=500))
-    counters.answered(QWEN, metadata(Usage(3, None)))
+    counters.answered(SOL, metadata(cost_nanos=1_000))
+    counters.took([tried(SOL, Usage(10, 5, 4, None, 2))])
+    counters.answered(SOL, metadata(cost_nanos=500))
+    counters.answered(QWEN, metadata())
+    # One target was tried in vain, another broke off, a third has answered.
+    counters.took([tried(QWEN, None), tried(QWEN, Usage(3, None)), tried(SOL, Usage(1, 1))])
     stats = counters.stats()
     sol, qwen = stats.models
     assert (sol.provider, sol.model, sol.requests, sol.failures) == ("openai", "sol", 2, {})

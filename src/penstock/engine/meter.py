@@ -1,0 +1,197 @@
+"""Keeps time for one request and tells its one end, whatever that is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from penstock.contract.errors import PenstockError, ProviderTimeout
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Metadata,
+    Reply,
+    Result,
+    SamplingRequest,
+    StopReason,
+    Transcript,
+    TranscriptionRequest,
+    Vectors,
+)
+from penstock.contract.ports import Attempt, Target
+from penstock.contract.requests import Caller
+from penstock.engine.running import InFlight, new_request_id
+from penstock.telemetry.hooks import Hooks
+from penstock.telemetry.records import Operation, RequestContent, RequestStarted
+from penstock.telemetry.trail import Trail
+from penstock.telemetry.usage import UsageCounters
+
+T = TypeVar("T")
+_OPERATIONS: dict[type, Operation] = {
+    SamplingRequest: "chat",
+    EmbeddingRequest: "embeddings",
+    TranscriptionRequest: "transcription",
+}
+NOBODY = Caller()
+
+
+class Meter:
+    """From the arrival of a request to its end, of which there is one: answered, or failed."""
+
+    __slots__ = (
+        "_ended",
+        "_first_token_s",
+        "_hall",
+        "_request",
+        "_started",
+        "_usage",
+        "attempt",
+        "request_id",
+        "trail",
+    )
+
+    attempt: Attempt
+    """The attempt that answers; a stream has it from its first event on."""
+
+    def __init__(
+        self,
+        request: SamplingRequest | EmbeddingRequest | TranscriptionRequest,
+        hall: InFlight,
+        usage: UsageCounters,
+        hooks: Hooks,
+        *,
+        request_id: str | None = None,
+        caller: Caller = NOBODY,
+        stream: bool = False,
+    ) -> None:
+        """The request begins now; it stays in the hall until its end."""
+        self.request_id = request_id or new_request_id()
+        self._request = request
+        self._hall = hall
+        self._usage = usage
+        self._started = time.perf_counter()
+        self._first_token_s: float | None = None
+        self._ended = False
+        sampling = isinstance(request, SamplingRequest)
+        self.trail = Trail(
+            hooks,
+            RequestStarted(
+                request_id=self.request_id,
+                operation=_OPERATIONS[type(request)],
+                started=time.time(),
+                stream=stream,
+                requested_model=request.model,
+                max_tokens=request.max_tokens if sampling else None,
+                temperature=request.temperature if sampling else None,
+                traceparent=caller.traceparent,
+                tracestate=caller.tracestate,
+            ),
+        )
+        hall.enter()
+
+    def first_token(self) -> None:
+        """The first event has arrived."""
+        if self._first_token_s is None:
+            self._first_token_s = self._elapsed_s()
+
+    def result(self, attempt: Attempt, reply: Reply) -> Result:
+        """The answer with its metadata; the request has ended."""
+        hooks = self.trail.hooks
+        if hooks.wants_content and isinstance(self._request, SamplingRequest):
+            hooks.content(RequestContent(self.request_id, self._request, reply.content))
+        metadata = self.answered(attempt, reply)
+        return Result(reply.content, metadata.model, reply.stop_reason, metadata)
+
+    def answered(self, attempt: Attempt, answer: Reply | Transcript | Vectors) -> Metadata:
+        """What there is to know about the call; the request has ended."""
+        metadata = self._metadata(attempt, answer)
+        self._usage.answered(attempt.target, metadata)
+        self._end(
+            None,
+            model=metadata.model,
+            stop_reason=answer.stop_reason if isinstance(answer, Reply) else None,
+            response_id=metadata.response_id,
+        )
+        return metadata
+
+    def failed(self, error: BaseException, target: Target | None = None) -> None:
+        """The request ends with this error, at this target if it is with one.
+
+        What has ended already does not end again: a caller may go away with the answer in hand.
+        """
+        if isinstance(error, PenstockError):
+            error.located(request_id=self.request_id)
+        if not self._ended:
+            self._usage.failed(error, target)
+            self._end(error)
+
+    def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """What the work gives; raises ProviderTimeout when the request's own limit runs out."""
+        return work() if limit_s is None else self._limited(limit_s, work)
+
+    def __enter__(self) -> Meter:
+        """Errors that leave the block are the request's end, and carry its id."""
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Name the request."""
+        if error is not None:
+            self.failed(error)
+
+    def _metadata(self, attempt: Attempt, answer: Reply | Transcript | Vectors) -> Metadata:
+        first_s = self._first_token_s
+        vectors = answer.vectors if isinstance(answer, Vectors) else None
+        said = None if isinstance(answer, Vectors) else answer
+        return Metadata(
+            provider=attempt.target.provider,
+            model=answer.model or attempt.target.model,
+            request_id=self.request_id,
+            latency_ms=round(self._elapsed_s() * 1000),
+            first_token_ms=None if first_s is None else round(first_s * 1000),
+            usage=self.trail.used or answer.usage,
+            api_calls=attempt.number - 1 + answer.api_calls,
+            attempts=attempt.number,
+            response_id=said.response_id if said else None,
+            response_status=said.response_status if said else None,
+            dropped_options=attempt.dropped_options + (said.dropped_options if said else ()),
+            embedding_count=None if vectors is None else len(vectors),
+            embedding_dims=None if vectors is None else len(vectors[0]),
+        )
+
+    def _end(
+        self,
+        error: BaseException | None,
+        *,
+        model: str | None = None,
+        stop_reason: StopReason | None = None,
+        response_id: str | None = None,
+    ) -> None:
+        self._ended = True
+        self._usage.took(self.trail.attempts)
+        self.trail.finished(
+            self._elapsed_s(),
+            error=error,
+            model=model,
+            first_token_s=self._first_token_s,
+            stop_reason=stop_reason,
+            response_id=response_id,
+        )
+        self._hall.leave()
+
+    async def _limited(self, limit_s: float, work: Callable[[], Awaitable[T]]) -> T:
+        message = f"no whole answer within the request's own limit of {limit_s:g} s"
+        left = limit_s - self._elapsed_s()
+        if left <= 0:
+            raise ProviderTimeout(message)
+        clock = asyncio.timeout(left)
+        try:
+            async with clock:
+                return await work()
+        except TimeoutError as error:
+            if not clock.expired():
+                raise
+            raise ProviderTimeout(message) from error
+
+    def _elapsed_s(self) -> float:
+        return time.perf_counter() - self._started

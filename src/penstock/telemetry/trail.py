@@ -1,0 +1,112 @@
+"""One request as it is told: each try at a target, and at last its one end."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+
+from penstock.contract.exchange import StopReason
+from penstock.contract.metadata import Usage
+from penstock.contract.ports import Attempt
+from penstock.telemetry.hooks import Hooks
+from penstock.telemetry.records import AttemptRecord, AttemptStarted, RequestRecord, RequestStarted
+
+
+class Try:
+    """One try at one target, from its place at the target to the end of what it brought."""
+
+    __slots__ = ("_attempt", "_began", "_begun", "_first_token_s", "_trail")
+
+    def __init__(self, trail: Trail, attempt: Attempt) -> None:
+        """It begins now; made by `Trail.begin`."""
+        self._trail = trail
+        self._attempt = attempt
+        self._began = time.perf_counter()
+        self._first_token_s: float | None = None
+        self._begun = AttemptStarted(
+            request_id=trail.begun.request_id,
+            number=attempt.number,
+            provider=attempt.target.provider,
+            model=attempt.target.model,
+            started=time.time(),
+        )
+
+    def calling(self) -> AbstractContextManager[None]:
+        """The block in which the provider is called, for `Hooks.attempting`."""
+        return self._trail.hooks.attempting(self._begun)
+
+    def first_token(self) -> None:
+        """The first event is there."""
+        self._first_token_s = time.perf_counter() - self._began
+
+    def end(self, error: BaseException | None = None, usage: Usage | None = None) -> None:
+        """It is over; `usage` is what it took, or None when nothing was billed."""
+        record = AttemptRecord.of(
+            self._begun,
+            duration_s=time.perf_counter() - self._began,
+            error=error,
+            first_token_s=self._first_token_s,
+            usage=usage,
+            dropped_options=self._attempt.dropped_options,
+        )
+        self._trail.attempts.append(record)
+        self._trail.hooks.attempt(record)
+
+
+class Trail:
+    """What one request has tried so far; `finished` is called once, by whoever began it."""
+
+    __slots__ = ("attempts", "begun", "hooks")
+
+    def __init__(self, hooks: Hooks, begun: RequestStarted) -> None:
+        """The request has come in."""
+        self.hooks = hooks
+        self.begun = begun
+        self.attempts: list[AttemptRecord] = []
+        """Those that have ended, in the order of their ends."""
+        hooks.started(begun)
+
+    def begin(self, attempt: Attempt) -> Try:
+        """A target is about to be asked."""
+        return Try(self, attempt)
+
+    @property
+    def used(self) -> Usage | None:
+        """What all tries took together that have ended; None when nothing was billed."""
+        total: Usage | None = None
+        for each in self.attempts:
+            if each.usage is not None:
+                total = each.usage if total is None else total + each.usage
+        return total
+
+    def finished(
+        self,
+        duration_s: float,
+        *,
+        error: BaseException | None = None,
+        model: str | None = None,
+        first_token_s: float | None = None,
+        stop_reason: StopReason | None = None,
+        response_id: str | None = None,
+        cost_nanos: int | None = None,
+    ) -> None:
+        """The request has ended; who answered is whoever was tried last."""
+        self.hooks.finished(
+            RequestRecord.of(
+                self.begun,
+                duration_s=duration_s,
+                error=error,
+                model=model,
+                first_token_s=first_token_s,
+                stop_reason=stop_reason,
+                response_id=response_id,
+                usage=self.used,
+                cost_nanos=cost_nanos,
+                attempts=tuple(self.attempts),
+            )
+        )
+
+
+def unheard() -> Trail:
+    """For calls that nobody follows."""
+    return Trail(Hooks(), RequestStarted(request_id="", operation="chat", started=0.0))
