@@ -32,6 +32,7 @@ from penstock.pool.run import Run, Ticket
 from penstock.tokens import estimate_text, family_of
 
 MidStream: TypeAlias = Literal["continue", "error"]
+_Begun: TypeAlias = tuple[Sequence[ProviderEvent], ProviderStream]
 
 
 class Continuation:
@@ -94,11 +95,12 @@ class Continuation:
         if late_s is None or follow.is_second:
             return ticket, self._ask(ticket, follow.request)
 
-        async def begin(asked: Ticket[SamplingRequest]) -> ProviderStream:
+        async def begin(asked: Ticket[SamplingRequest]) -> _Begun:
             stream = self._ask(asked, asked.request)
-            return _resume(await anext(stream), stream)
+            return await anext(stream), stream
 
-        return await race(self._run, ticket, late_s, begin, _close)
+        asked, (first, stream) = await race(self._run, ticket, late_s, begin, _close)
+        return asked, _resume(first, stream)
 
     async def _ask(
         self, ticket: Ticket[SamplingRequest], request: SamplingRequest
@@ -108,7 +110,7 @@ class Continuation:
         async with Asking(ticket, self._run.caller, self._trail) as asking:
             stream = ticket.provider.stream(ticket.attempt.target.model, request)
             async with contextlib.aclosing(stream) as batches:
-                batch = await _begun(asking, batches)
+                batch = await _first_of(asking, batches)
                 while batch is not None:
                     if batch and isinstance(final := batch[-1], Finished):
                         asking.usage = final.reply.usage
@@ -292,7 +294,7 @@ def _with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:
     return tuple(parts if placed else [Text(text), *parts])
 
 
-async def _begun(
+async def _first_of(
     asking: Asking[SamplingRequest], batches: ProviderStream
 ) -> Sequence[ProviderEvent] | None:
     """The first batch; a coroutine of its own, for the block may not last beyond a yield."""
@@ -311,5 +313,5 @@ async def _resume(first: Sequence[ProviderEvent], rest: ProviderStream) -> Provi
             yield events
 
 
-async def _close(stream: ProviderStream) -> None:
-    await stream.aclose()
+async def _close(begun: _Begun) -> None:
+    await begun[1].aclose()

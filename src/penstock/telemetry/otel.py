@@ -9,12 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, MutableMapping
 
 import msgspec
-from opentelemetry import context as otel_context
-from opentelemetry import metrics, trace
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from opentelemetry.util.types import AttributeValue
 
 from penstock._version import __version__
 from penstock.telemetry import conventions as names
@@ -29,6 +23,18 @@ from penstock.telemetry.records import (
     RequestStarted,
     has_answered,
 )
+
+try:
+    from opentelemetry import context as otel_context
+    from opentelemetry import metrics, trace
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    from opentelemetry.util.types import AttributeValue
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "OpenTelemetry is not installed: pip install 'penstock[otel]'", name=error.name
+    ) from error
 
 SCOPE = "penstock"
 # The W3C headers alone: baggage is the caller's, and would leave for a provider with the request.

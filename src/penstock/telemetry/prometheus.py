@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import choose_encoder
-
 from penstock.contract.exchange import Usage
 from penstock.telemetry.names import OTHER, Names
 from penstock.telemetry.records import (
@@ -16,6 +13,14 @@ from penstock.telemetry.records import (
     RequestStarted,
     has_answered,
 )
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.exposition import choose_encoder
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "Prometheus's client is not installed: pip install 'penstock[prometheus]'", name=error.name
+    ) from error
 
 DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 FIRST_TOKEN_BUCKETS = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6)
