@@ -404,7 +404,7 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             "timeout-headers",
             "No response headers in time",
             faults.no_headers,
-            pool={"request_timeout_s": faults.LIMIT_S},
+            pool={"request_timeout_s": faults.LIMIT_S, "slowest_tokens_per_s": 1e6},
         ),
         Behaviour(
             "timeout-first-token",

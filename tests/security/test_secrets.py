@@ -233,7 +233,7 @@ async def test_a_server_that_says_nothing_and_a_caller_who_leaves(name: str) -> 
         asked.set()
         await peer.gone()
 
-    subject = Subject(name, {"request_timeout_s": 0.02})
+    subject = Subject(name, {"request_timeout_s": 0.02, "slowest_tokens_per_s": 1e6})
     async with RawServer(silent) as server:
         async with penstock.open(subject.config(server.url)) as engine:
             raised = await subject.calls(engine)

@@ -184,11 +184,12 @@ async def test_timeouts_of_the_configuration_reach_the_transport() -> None:
         config = Config(
             providers={"local": ProviderConfig(kind="vllm", url=server.url)},
             models={"m": ModelConfig(targets=("local/x",))},
-            pool=PoolConfig(request_timeout_s=0.1),
+            pool=PoolConfig(request_timeout_s=0.1, slowest_tokens_per_s=100),
         )
         async with penstock.open(config) as engine:
-            with pytest.raises(ProviderTimeout, match=r"no response within 0\.1 s") as caught:
-                await engine.create_message("Hello", max_tokens=9)
+            # The time for headers, and for ten tokens beside.
+            with pytest.raises(ProviderTimeout, match=r"no response within 0\.2 s") as caught:
+                await engine.create_message("Hello", max_tokens=10)
     assert (caught.value.provider, caught.value.model) == ("local", "x")
     assert caught.value.request_id is not None
 

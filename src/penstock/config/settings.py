@@ -149,6 +149,13 @@ class PoolConfig(Section):
     )
     connect_timeout_s: Seconds = Field(default=10.0, description="No connection.")
     request_timeout_s: Seconds = Field(default=60.0, description="No response headers.")
+    slowest_tokens_per_s: float = Field(
+        default=20.0,
+        gt=0,
+        allow_inf_nan=True,
+        description="A whole answer, whose headers come at its end, gets so much more time than "
+        "`request_timeout_s` for its `max_tokens`; ten minutes at most.",
+    )
     first_token_timeout_s: Seconds = Field(default=30.0, description="Headers, but no first token.")
     stream_idle_timeout_s: Seconds = Field(
         default=30.0, description="No further token in mid-stream."

@@ -60,10 +60,11 @@ class HttpClient:
             requote_redirect_url=False,
         )
 
-    async def send(self, url: str, call: WireCall, headers: Mapping[str, str]) -> StreamingResponse:
-        """The response once its headers are there."""
+    async def send(
+        self, url: str, call: WireCall, headers: Mapping[str, str], limit: float
+    ) -> StreamingResponse:
+        """The response once its headers are there, within so many seconds."""
         settings = self._settings
-        limit = max(settings.response_timeout_s, call.patience_s)
         route = self._route(url)
         try:
             with Deadline(limit):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.providers.client import HttpClient
     from penstock.providers.response import StreamingResponse
 
+LONGEST_ANSWER_S = 600.0
+"""Beyond this nobody waits in silence, however long the answer may be."""
 _DRAIN_S = 1.0
 """How long the end of a body may take after its last event before the connection is cut."""
 
@@ -31,10 +33,17 @@ class TransportSettings:
     connect_timeout_s: float = 10.0
     response_timeout_s: float = 60.0
     """From the request to the response's headers."""
+    slowest_tokens_per_s: float = 20.0
+    """A whole answer has headers when all of it is made: it gets so much more time for each."""
     first_token_timeout_s: float = 30.0
     idle_timeout_s: float = 30.0
     max_response_bytes: int = 64 * 1024 * 1024
     ca_file: str | None = None
+
+    def whole_answer_s(self, max_tokens: int) -> float:
+        """How long an answer of so many tokens may take when it is not a stream."""
+        made = self.response_timeout_s + max_tokens / self.slowest_tokens_per_s
+        return max(self.response_timeout_s, min(made, LONGEST_ANSWER_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +64,11 @@ class HttpTransport:
         self._client: HttpClient | None = None
         self._draining: set[asyncio.Task[None]] = set()
 
-    async def request(self, url: str, call: WireCall, headers: Mapping[str, str]) -> WireResponse:
-        """The whole answer, whatever its status."""
-        response = await self._send(url, call, headers)
+    async def request(
+        self, url: str, call: WireCall, headers: Mapping[str, str], patience_s: float = 0.0
+    ) -> WireResponse:
+        """The whole answer, whatever its status; its headers may take `patience_s` if longer."""
+        response = await self._send(url, call, headers, patience_s)
         try:
             body = await response.body(self.settings.idle_timeout_s)
         finally:
@@ -79,14 +90,15 @@ class HttpTransport:
                 response.close()
 
     def _send(
-        self, url: str, call: WireCall, headers: Mapping[str, str]
+        self, url: str, call: WireCall, headers: Mapping[str, str], patience_s: float = 0.0
     ) -> Awaitable[StreamingResponse]:
         client = self._client or self._open_client()
         sent = {**trace_headers(), **call.headers, **headers}
         if "content-type" in call.headers:
             # Other headers of a call give way to the provider's; what its body is, only it can say.
             sent["content-type"] = call.headers["content-type"]
-        return client.send(url, call, sent)
+        limit_s = max(self.settings.response_timeout_s, call.patience_s, patience_s)
+        return client.send(url, call, sent, limit_s)
 
     def _open_client(self) -> HttpClient:
         from penstock.providers.client import HttpClient

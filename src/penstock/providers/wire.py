@@ -103,7 +103,8 @@ class WireProvider:
             for _ in range(MAX_ROUNDS):
                 try:
                     call = self._dialect.encode(model, request, profile, False)
-                    response = await self._request(call)
+                    patience_s = self._transport.settings.whole_answer_s(request.max_tokens)
+                    response = await self._request(call, patience_s)
                 except InvalidRequest as error:
                     request, earlier = self._relaxed(request, error, earlier)
                     continue
@@ -230,10 +231,10 @@ class WireProvider:
     def _address(self, call: WireCall) -> str:
         return call.path if call.path.startswith("http") else self.url + call.path
 
-    async def _request(self, call: WireCall) -> WireResponse:
+    async def _request(self, call: WireCall, patience_s: float = 0.0) -> WireResponse:
         url = self._address(call)
         headers = await self._authorized(call, url, self._headers)
-        response = await self._transport.request(url, call, headers)
+        response = await self._transport.request(url, call, headers, patience_s)
         if response.status != 200:
             raise self._failed(response.status, response.headers, response.body)
         return response

@@ -628,3 +628,12 @@ async def test_credentials_in_an_address_are_not_shown(transport: HttpTransport)
     with pytest.raises(ProviderUnavailable, match=f"http://{address}/v1: ") as caught:
         await transport.request(f"http://me:{KEY}@{address}/v1?key={KEY}", CALL, {})
     assert KEY not in str(caught.value)
+
+
+def test_a_whole_answer_gets_time_for_its_tokens_but_not_for_ever() -> None:
+    settings = TransportSettings(response_timeout_s=60, slowest_tokens_per_s=20)
+    assert settings.whole_answer_s(1) == 60.05
+    assert settings.whole_answer_s(2000) == 160
+    assert settings.whole_answer_s(10**9) == 600
+    patient = TransportSettings(response_timeout_s=900)
+    assert patient.whole_answer_s(2000) == 900
