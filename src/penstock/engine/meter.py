@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from penstock.contract.errors import PenstockError, ProviderTimeout
@@ -21,6 +21,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.ports import Attempt, Target
 from penstock.contract.requests import Caller
+from penstock.engine.accounts import Accounts, AnyRequest, Paid
 from penstock.engine.running import InFlight, new_request_id
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import Operation, RequestContent, RequestStarted
@@ -40,6 +41,8 @@ class Meter:
     """From the arrival of a request to its end, of which there is one: answered, or failed."""
 
     __slots__ = (
+        "_accounts",
+        "_caller",
         "_ended",
         "_first_token_s",
         "_hall",
@@ -56,10 +59,11 @@ class Meter:
 
     def __init__(
         self,
-        request: SamplingRequest | EmbeddingRequest | TranscriptionRequest,
+        request: AnyRequest,
         hall: InFlight,
         usage: UsageCounters,
         hooks: Hooks,
+        accounts: Accounts,
         *,
         request_id: str | None = None,
         caller: Caller = NOBODY,
@@ -70,6 +74,8 @@ class Meter:
         self._request = request
         self._hall = hall
         self._usage = usage
+        self._accounts = accounts
+        self._caller = caller
         self._started = time.perf_counter()
         self._first_token_s: float | None = None
         self._ended = False
@@ -89,6 +95,15 @@ class Meter:
             ),
         )
         hall.enter()
+
+    def paying(self, request: AnyRequest, ranked: Sequence[Target]) -> Paid:
+        """The block in which the request may be made: held before, settled after."""
+        accounts = self._accounts
+        return Paid(
+            accounts,
+            lambda: accounts.reserve(self.request_id, request, ranked, self._caller),
+            self.trail.attempts,
+        )
 
     def first_token(self) -> None:
         """The first event has arrived."""
@@ -112,6 +127,7 @@ class Meter:
             model=metadata.model,
             stop_reason=answer.stop_reason if isinstance(answer, Reply) else None,
             response_id=metadata.response_id,
+            cost_nanos=metadata.cost_nanos,
         )
         return metadata
 
@@ -124,7 +140,7 @@ class Meter:
             error.located(request_id=self.request_id)
         if not self._ended:
             self._usage.failed(error, target)
-            self._end(error)
+            self._end(error, cost_nanos=self._accounts.cost(self.trail.attempts))
 
     def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """What the work gives; raises ProviderTimeout when the request's own limit runs out."""
@@ -150,6 +166,7 @@ class Meter:
             latency_ms=round(self._elapsed_s() * 1000),
             first_token_ms=None if first_s is None else round(first_s * 1000),
             usage=self.trail.used or answer.usage,
+            cost_nanos=self._accounts.cost(self.trail.attempts),
             api_calls=attempt.number - 1 + answer.api_calls,
             attempts=attempt.number,
             response_id=said.response_id if said else None,
@@ -166,6 +183,7 @@ class Meter:
         model: str | None = None,
         stop_reason: StopReason | None = None,
         response_id: str | None = None,
+        cost_nanos: int | None = None,
     ) -> None:
         self._ended = True
         self._usage.took(self.trail.attempts)
@@ -176,6 +194,7 @@ class Meter:
             first_token_s=self._first_token_s,
             stop_reason=stop_reason,
             response_id=response_id,
+            cost_nanos=cost_nanos,
         )
         self._hall.leave()
 

@@ -20,11 +20,14 @@ from penstock.contract.exchange import (
     Result,
     SamplingRequest,
     TokenCount,
+    Transcript,
     TranscriptionRequest,
     TranscriptionResult,
+    Vectors,
 )
-from penstock.contract.ports import Pool, RouteDecision, Router, Target
+from penstock.contract.ports import Attempt, Pool, RouteDecision, Router, Target
 from penstock.contract.requests import Caller
+from penstock.engine.accounts import Accounts, NoAccounts
 from penstock.engine.meter import NOBODY, Meter
 from penstock.engine.running import InFlight
 from penstock.engine.validate import (
@@ -43,12 +46,19 @@ class Pipeline:
     """Runs requests; holds no state of any single one."""
 
     def __init__(
-        self, router: Router, pool: Pool, limits: Limits, hooks: Hooks | None = None
+        self,
+        router: Router,
+        pool: Pool,
+        limits: Limits,
+        *,
+        accounts: Accounts | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         """The stages, introduced to each other by the gateway; `hooks` hear of each request."""
         self._router = router
         self._pool = pool
         self._limits = limits
+        self._accounts = accounts or NoAccounts()
         self.hooks = hooks or Hooks()
         self.usage = UsageCounters()
         self.in_flight = InFlight()
@@ -77,7 +87,7 @@ class Pipeline:
     async def count(self, request: SamplingRequest) -> TokenCount:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.
-        with Meter(request, InFlight(), UsageCounters(), Hooks()) as meter:
+        with Meter(request, InFlight(), UsageCounters(), Hooks(), NoAccounts()) as meter:
             request = validate(request, self._limits)
             return await meter.within(request.timeout, lambda: self._count(request))
 
@@ -88,7 +98,7 @@ class Pipeline:
         with self._meter(request, None, caller) as meter:
             request = validate_embedding(request)
             attempt, answer = await meter.within(
-                request.timeout, lambda: self._pool.embed(target, request, meter.trail)
+                request.timeout, lambda: self._embedded(meter, target, request)
             )
             metadata = meter.answered(attempt, answer)
         return EmbeddingResult(answer.vectors, metadata.model, metadata)
@@ -100,7 +110,7 @@ class Pipeline:
         with self._meter(request) as meter:
             request = validate_transcription(request, self._limits)
             attempt, answer = await meter.within(
-                request.timeout, lambda: self._pool.transcribe(ranked, request, meter.trail)
+                request.timeout, lambda: self._transcribed(meter, ranked, request)
             )
             metadata = meter.answered(attempt, answer)
         return TranscriptionResult(
@@ -125,6 +135,7 @@ class Pipeline:
             self.in_flight,
             self.usage,
             self.hooks,
+            self._accounts,
             request_id=request_id,
             caller=caller,
             stream=stream,
@@ -132,8 +143,21 @@ class Pipeline:
 
     async def _answer(self, meter: Meter, request: SamplingRequest) -> Result:
         ranked = await self._router.rank(request)
-        attempt, reply = await self._pool.generate(ranked, request, meter.trail)
+        async with meter.paying(request, ranked) as targets:
+            attempt, reply = await self._pool.generate(targets, request, meter.trail)
         return meter.result(attempt, reply)
+
+    async def _embedded(
+        self, meter: Meter, target: Target, request: EmbeddingRequest
+    ) -> tuple[Attempt, Vectors]:
+        async with meter.paying(request, (target,)):
+            return await self._pool.embed(target, request, meter.trail)
+
+    async def _transcribed(
+        self, meter: Meter, ranked: Sequence[Target], request: TranscriptionRequest
+    ) -> tuple[Attempt, Transcript]:
+        async with meter.paying(request, ranked) as targets:
+            return await self._pool.transcribe(targets, request, meter.trail)
 
     async def _count(self, request: SamplingRequest) -> TokenCount:
         target = (await self._router.rank(request))[0]
@@ -152,7 +176,9 @@ class Pipeline:
         try:
             async with AsyncExitStack() as stack:
                 ranked = await meter.within(limit, lambda: self._router.rank(request))
-                opening = self._pool.open(ranked, request, meter.trail)
+                paying = meter.paying(request, ranked)
+                targets = await meter.within(limit, lambda: stack.enter_async_context(paying))
+                opening = self._pool.open(targets, request, meter.trail)
                 opened = await meter.within(limit, lambda: stack.enter_async_context(opening))
                 meter.attempt = opened.attempt
                 while not final:

@@ -1,0 +1,98 @@
+"""Money as the pipeline sees it: held before anybody is called, settled whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.ports import Target
+from penstock.contract.requests import Caller
+from penstock.telemetry.records import AttemptRecord
+
+AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
+
+
+class Hold(Protocol):
+    """What was set aside for one request."""
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """Those that may be tried, in their order: their budgets have room for it."""
+        ...
+
+
+class Accounts(Protocol):
+    """Knows what calls cost, and whether there is money for them."""
+
+    async def reserve(
+        self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
+    ) -> Hold:
+        """Set aside the most that the request may cost; raises BudgetExceeded."""
+        ...
+
+    def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
+        """What these attempts cost together, in nano-dollars; None when that is not known."""
+        ...
+
+    async def settle(self, hold: Hold, attempts: Sequence[AttemptRecord]) -> None:
+        """Replace the hold by what the attempts took; raises nothing that a caller could mend."""
+        ...
+
+
+class NoAccounts:
+    """For engines that keep no books: everything may be tried, and nothing is known of its cost."""
+
+    def __init__(self) -> None:
+        """There is nothing to open."""
+
+    async def reserve(
+        self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
+    ) -> Hold:
+        """Everything may be tried."""
+        return Everything(ranked)
+
+    def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
+        """Unknown."""
+        return None
+
+    async def settle(self, hold: Hold, attempts: Sequence[AttemptRecord]) -> None:
+        """There is nothing to settle."""
+
+
+class Everything:
+    """A hold that holds nothing back."""
+
+    __slots__ = ("targets",)
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        """Of these targets."""
+        self.targets = targets
+
+
+class Paid:
+    """The block in which targets may be asked: entered with a hold, left with its settlement."""
+
+    __slots__ = ("_accounts", "_attempts", "_hold", "_reserve")
+
+    _hold: Hold
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        reserve: Callable[[], Awaitable[Hold]],
+        attempts: Sequence[AttemptRecord],
+    ) -> None:
+        """`attempts` are those of the request, as they become known."""
+        self._accounts = accounts
+        self._reserve = reserve
+        self._attempts = attempts
+
+    async def __aenter__(self) -> Sequence[Target]:
+        """The targets that there is money for; raises BudgetExceeded."""
+        self._hold = await self._reserve()
+        return self._hold.targets
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Whatever has happened is paid for."""
+        await self._accounts.settle(self._hold, self._attempts)
