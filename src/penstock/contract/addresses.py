@@ -59,15 +59,29 @@ def forbidden(host: str) -> str | None:
 
 def is_public(url: str) -> bool:
     """Whether others can be sent there: by TLS, and not to a machine of our own network."""
+    scheme, host = _parts(url)
+    return scheme == "https" and bool(host) and not _is_ours(host)
+
+
+def is_private(url: str) -> bool:
+    """Whether that is this machine, or one of our own network, as far as the address tells."""
+    _, host = _parts(url)
+    return bool(host) and _is_ours(host)
+
+
+def _parts(url: str) -> tuple[str, str]:
     try:
         parts = urlsplit(url)
+        return parts.scheme, (parts.hostname or "").rstrip(".")
     except ValueError:
-        return False
-    host = (parts.hostname or "").rstrip(".")
+        return "", ""
+
+
+def _is_ours(host: str) -> bool:
     address = _address(host)
     if address is not None:
-        return parts.scheme == "https" and address.is_global
-    return parts.scheme == "https" and "." in host and not host.endswith(_PRIVATE_ENDINGS)
+        return not address.is_global
+    return "." not in host or host.endswith(_PRIVATE_ENDINGS)
 
 
 def _address(name: str) -> _Address | None:

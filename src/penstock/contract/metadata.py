@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     estimated: bool = False
+    input_audio_tokens: int | None = None
+    """Those of the input that stand for sound, where the provider tells them apart."""
+    output_image_tokens: int | None = None
+    audio_seconds: float | None = None
+    """How much sound was heard, where that is what the provider counts."""
 
     @property
     def total_tokens(self) -> int | None:
@@ -35,10 +41,16 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             _sum(self.cache_write_tokens, other.cache_write_tokens),
             _sum(self.reasoning_tokens, other.reasoning_tokens),
             self.estimated or other.estimated,
+            _sum(self.input_audio_tokens, other.input_audio_tokens),
+            _sum(self.output_image_tokens, other.output_image_tokens),
+            _sum(self.audio_seconds, other.audio_seconds),
         )
 
 
-def _sum(first: int | None, second: int | None) -> int | None:
+_Number = TypeVar("_Number", int, float)
+
+
+def _sum(first: _Number | None, second: _Number | None) -> _Number | None:
     if first is None:
         return second
     return first if second is None else first + second

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.addresses import forbidden, is_public
+from penstock.contract.addresses import forbidden, is_private, is_public
 
 LINK_LOCAL = "is a link-local address, where clouds keep their metadata services"
 METADATA = "is the metadata service of a cloud"
@@ -128,3 +128,23 @@ def test_any_text_has_an_answer(host: str) -> None:
 )
 def test_others_are_sent_to_public_addresses_only(url: str, public: bool) -> None:
     assert is_public(url) is public
+
+
+@pytest.mark.parametrize(
+    ("url", "private"),
+    [
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://localhost:8080/v1", True),
+        ("http://[::1]:8080/v1", True),
+        ("https://10.1.2.3/v1", True),
+        ("http://gpu-box/v1", True),
+        ("http://gpu.lan:8000/v1", True),
+        ("http://api.example.com/v1", False),  # not by TLS, but not ours
+        ("https://8.8.8.8/v1", False),
+        ("https://api.openai.com/v1", False),
+        ("https://[::1/v1", False),
+        ("", False),
+    ],
+)
+def test_what_stands_in_our_own_network(url: str, private: bool) -> None:
+    assert is_private(url) is private

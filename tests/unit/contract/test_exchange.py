@@ -58,7 +58,9 @@ STABLE_KEYS = {
 }
 
 counts = st.none() | st.integers(0, 10**9)
-usages = st.builds(Usage, counts, counts, counts, counts, counts, st.booleans())
+usages = st.builds(
+    Usage, counts, counts, counts, counts, counts, st.booleans(), counts, counts, counts
+)
 
 
 def test_what_was_not_counted_is_unknown_and_not_zero() -> None:

@@ -32,6 +32,7 @@ from penstock.providers.gemini.shapes import (
     Blob,
     Call,
     Candidate,
+    ModalityCount,
     PartPiece,
     WireUsage,
 )
@@ -244,7 +245,13 @@ def _usage(usage: WireUsage | None) -> Usage:
         usage.cached_content_token_count,
         None,
         usage.thoughts_token_count,
+        input_audio_tokens=_of(usage.prompt_tokens_details, "AUDIO"),
+        output_image_tokens=_of(usage.candidates_tokens_details, "IMAGE"),
     )
+
+
+def _of(counts: list[ModalityCount] | None, modality: str) -> int | None:
+    return next((each.token_count for each in counts or () if each.modality == modality), None)
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -55,6 +55,13 @@ class Candidate(_Shape):
     continuation_token: str | None = None
 
 
+class ModalityCount(_Shape):
+    """The tokens of one modality; they are among the others."""
+
+    modality: str | None = None
+    token_count: int | None = None
+
+
 class WireUsage(_Shape):
     """Tokens as the provider counted them; in a stream, each event holds the sum so far."""
 
@@ -63,6 +70,8 @@ class WireUsage(_Shape):
     thoughts_token_count: int | None = None
     cached_content_token_count: int | None = None
     tool_use_prompt_token_count: int | None = None
+    prompt_tokens_details: list[ModalityCount] | None = None
+    candidates_tokens_details: list[ModalityCount] | None = None
 
 
 class PromptFeedback(_Shape):

@@ -240,4 +240,5 @@ def _usage(usage: WireUsage | None) -> Usage:
         usage.completion_tokens,
         usage.prompt_tokens_details,
         usage.completion_tokens_details,
+        usage.prompt_audio_seconds,
     )

@@ -52,6 +52,8 @@ class WireUsage(_Shape):
     completion_tokens: int | None = None
     prompt_tokens_details: InputDetails | None = None
     completion_tokens_details: OutputDetails | None = None
+    prompt_audio_seconds: Any = None
+    """Mistral's, which charges for sound by its length."""
 
 
 class Choice(_Shape):

@@ -25,6 +25,7 @@ from penstock.contract.messages import Audio
 from penstock.providers.dialect import WireCall
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.openai_wire.multipart import FormField, write_form
+from penstock.providers.openai_wire.usage import InputDetails, seconds
 from penstock.providers.profiles import ModelProfile, Rule
 
 _OPENAI = ("gpt-transcribe*", "gpt-4o*-transcribe*", "whisper-1")
@@ -63,6 +64,11 @@ class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     seconds: float | None = None
+    input_token_details: InputDetails | None = None
+    # Mistral's names for the same.
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_audio_seconds: Any = None
 
 
 class _Body(msgspec.Struct):
@@ -116,17 +122,26 @@ def decode(body: bytes, headers: Mapping[str, str]) -> Transcript:
     if answer.text is None:
         raise MalformedResponse("the answer to a transcription holds no text")
     used = answer.usage or _Usage()
+    billed = seconds(used.prompt_audio_seconds) if used.seconds is None else used.seconds
+    if duration is None:
+        duration = billed
+    details = used.input_token_details
     heard = [each.code for each in answer.languages or () if each.code]
     return Transcript(
         text=answer.text,
         language=answer.language or (heard[0] if heard else None),
-        duration_s=used.seconds if duration is None else duration,
+        duration_s=duration,
         segments=tuple(
             TranscriptSegment(each.text, each.start, each.end, each.speaker)
             for each in answer.segments or ()
             if each.start is not None and each.end is not None
         ),
-        usage=Usage(used.input_tokens, used.output_tokens),
+        usage=Usage(
+            used.prompt_tokens if used.input_tokens is None else used.input_tokens,
+            used.completion_tokens if used.output_tokens is None else used.output_tokens,
+            input_audio_tokens=details.audio_tokens if details else None,
+            audio_seconds=duration if billed is None else billed,
+        ),
         # The body has no id; this one is what OpenAI asks for when something went wrong.
         response_id=headers.get("x-request-id"),
     )

@@ -12,6 +12,7 @@ class InputDetails(msgspec.Struct, gc=False):
 
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    audio_tokens: int | None = None
 
 
 class OutputDetails(msgspec.Struct, gc=False):
@@ -25,6 +26,7 @@ def counted(
     written: int | None,
     read_details: InputDetails | None,
     written_details: OutputDetails | None,
+    heard_s: object = None,
 ) -> Usage:
     """The usage that these numbers are."""
     reading = read_details or InputDetails()
@@ -34,4 +36,11 @@ def counted(
         reading.cached_tokens,
         reading.cache_write_tokens,
         written_details.reasoning_tokens if written_details else None,
+        input_audio_tokens=reading.audio_tokens or None,
+        audio_seconds=seconds(heard_s),
     )
+
+
+def seconds(value: object) -> float | None:
+    """A length of sound; what is no number is none, for who has heard nothing may send anything."""
+    return float(value) if isinstance(value, int | float) else None

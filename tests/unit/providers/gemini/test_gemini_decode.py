@@ -169,9 +169,20 @@ def test_what_the_model_garbled_is_retryable(reason: str) -> None:
         ({"thoughtsTokenCount": 3}, Usage(None, 3, None, None, 3)),
         ({"candidatesTokenCount": 4, "thoughtsTokenCount": 3}, Usage(None, 7, None, None, 3)),
         ({"cachedContentTokenCount": 2}, Usage(cached_input_tokens=2)),
+        (
+            {
+                "promptTokenCount": 9,
+                "promptTokensDetails": [
+                    {"modality": "TEXT", "tokenCount": 2},
+                    {"modality": "AUDIO", "tokenCount": 7},
+                ],
+                "candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 1290}],
+            },
+            Usage(9, input_audio_tokens=7, output_image_tokens=1290),
+        ),
     ],
 )
-def test_usage_is_what_was_said(wire: dict[str, int], usage: Usage) -> None:
+def test_usage_is_what_was_said(wire: dict[str, Any], usage: Usage) -> None:
     assert decode(body(event(text("a"), finish="STOP") | {"usageMetadata": wire})).usage == usage
 
 

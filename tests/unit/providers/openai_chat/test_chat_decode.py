@@ -101,6 +101,12 @@ def test_what_a_message_may_hold(message: dict[str, Any], content: tuple[Any, ..
         ({"prompt_tokens": 5}, Usage(5)),
         ({"prompt_tokens": 5, "completion_tokens": 0, "prompt_tokens_details": None}, Usage(5, 0)),
         (USAGE, COUNTED),
+        (
+            {"prompt_tokens": 5, "prompt_tokens_details": {"audio_tokens": 4}},
+            Usage(5, input_audio_tokens=4),
+        ),
+        ({"prompt_tokens": 5, "prompt_audio_seconds": 3}, Usage(5, audio_seconds=3.0)),
+        ({"prompt_tokens": 5, "prompt_audio_seconds": {}}, Usage(5)),
     ],
 )
 def test_usage_is_what_the_provider_said_and_never_a_guess(

@@ -176,7 +176,25 @@ def test_a_verbose_answer() -> None:
         language="english",
         duration_s=8.47,
         segments=(TranscriptSegment(" Hi", 0.0, 3.3), TranscriptSegment(" there.", 3.3, 8.4)),
+        usage=Usage(audio_seconds=9.0),
     )
+
+
+def test_the_length_is_what_is_charged_for_where_the_answer_says_so() -> None:
+    assert decode(body(text="", duration=8.47), {}).usage == Usage(audio_seconds=8.47)
+    # Mistral's own names; without sound it has sent an empty object there.
+    mistral = {"prompt_audio_seconds": 203, "prompt_tokens": 4, "completion_tokens": 635}
+    answer = decode(body(text="", usage=mistral), {})
+    assert answer.usage == Usage(4, 635, audio_seconds=203.0)
+    assert answer.duration_s == 203.0
+    assert decode(body(text="", usage={"prompt_audio_seconds": {}}), {}).usage == Usage()
+
+
+def test_tokens_of_sound_are_told_apart() -> None:
+    details = {"audio_tokens": 13, "text_tokens": 1}
+    usage = {"type": "tokens", "input_tokens": 14, "output_tokens": 4}
+    answer = decode(body(text="Hi.", usage=usage | {"input_token_details": details}), {})
+    assert answer.usage == Usage(14, 4, input_audio_tokens=13)
 
 
 def test_speakers() -> None:
