@@ -1,0 +1,1 @@
+"""What models cost, and what may be spent on them."""
