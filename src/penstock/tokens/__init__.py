@@ -1,7 +1,7 @@
 """Token counts without a tokenizer and without a network, for where a provider offers none.
 
 `estimate_request` and `estimate_text` give the likeliest number, `reserve_tokens` one that is
-hardly ever too low.
+hardly ever too low, and `upper_tokens` one for worst cases.
 """
 
 from penstock.tokens.estimate import (
@@ -10,8 +10,12 @@ from penstock.tokens.estimate import (
     estimate_request,
     estimate_text,
     family_of,
+    measure_texts,
     reserve_text,
     reserve_tokens,
+    upper_sound,
+    upper_text,
+    upper_tokens,
 )
 
 __all__ = [
@@ -20,6 +24,10 @@ __all__ = [
     "estimate_request",
     "estimate_text",
     "family_of",
+    "measure_texts",
     "reserve_text",
     "reserve_tokens",
+    "upper_sound",
+    "upper_text",
+    "upper_tokens",
 ]

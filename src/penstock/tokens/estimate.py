@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,13 @@ MESSAGE_TOKENS = 8
 """What wraps a message, a tool, a call or its result: role, marks and ids."""
 _MEDIA_MARGIN = 1.5
 """A maker's models differ more in pictures and sounds than in texts."""
+_UPPER = 1.4
+"""What makes a reservation an upper bound of every text that `bench/tokens.py` looks at."""
+_UPPER_TOOLS = 1.6
+_UPPER_IMAGES = 2.5
+"""OpenAI's smallest models count a picture up to 2.46 times as much as the others."""
+_SCHEMA_IN_WORDS = 64
+"""What asks for a schema in the prompt, where the API has no other way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ OTHER = Family("other", ())
 """OpenAI's models, and all whose tokenizer is about as thrifty as o200k."""
 FAMILIES: tuple[Family, ...] = (
     Family("claude", ("claude",), text=1.3, image=media.pixels, tools=350),
+    Family("gpt-4o-mini", ("gpt-4o-mini",), image=media.dear_tiles),
     Family("gemini", ("gemini", "gemma"), image=media.tiles, audio_tokens_a_second=32),
 )
 
@@ -90,6 +98,42 @@ def reserve_tokens(request: SamplingRequest, model: str) -> int:
         sum(count.reserve(family.text) for count in _texts(request))
         + _wrapping(request, family)
         + math.ceil(heard * _MEDIA_MARGIN)
+    )
+
+
+def upper_text(text: str, family: Family = OTHER) -> int:
+    """More tokens than any text we have met has; never more than its bytes."""
+    return measure(text).reserve(family.text * _UPPER)
+
+
+def upper_sound(audio: Audio, family: Family = OTHER) -> int:
+    """The same for a recording, at the lowest bit rate that its format is used with."""
+    return math.ceil(media.longest(audio) * family.audio_tokens_a_second * _MEDIA_MARGIN)
+
+
+def measure_texts(request: SamplingRequest) -> tuple[Count, ...]:
+    """What `upper_tokens` would measure, for who asks about the same request for many models."""
+    return tuple(_texts(request))
+
+
+def upper_tokens(request: SamplingRequest, model: str, texts: Iterable[Count] | None = None) -> int:
+    """More tokens than `model` reads for any request that we have met, for worst cases.
+
+    About 1.4 times `reserve_tokens`. What an MCP server will tell the provider that asks it, no
+    estimate knows. `texts` is what `measure_texts` found in the request.
+    """
+    family = family_of(model)
+    seen = _media(request, family, media.most_image_tokens, lambda audio: 0)
+    heard = _media(request, family, lambda image, rule: 0, media.longest)
+    added = math.ceil(family.tools * (_UPPER_TOOLS - 1)) if request.tools else 0
+    if request.output_schema is not None:
+        added += _SCHEMA_IN_WORDS
+    return (
+        sum(count.reserve(family.text * _UPPER) for count in texts or _texts(request))
+        + _wrapping(request, family)
+        + math.ceil(seen * _UPPER_IMAGES)
+        + math.ceil(heard * _MEDIA_MARGIN)
+        + added
     )
 
 

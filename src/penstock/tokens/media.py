@@ -22,6 +22,11 @@ _LARGEST_SIDE = 8000
 _BYTES_A_SECOND = 16_000
 """Compressed sound at 128 kbit/s; a reservation assumes speech at 32 kbit/s."""
 _FEWEST_BYTES_A_SECOND = 4_000
+_THRIFTY = ("aac", "amr", "mp4", "m4a", "ogg", "opus", "webm", "3gpp")
+"""Formats in which speech is sent with even less."""
+_FEWEST_BYTES_OF_THE_THRIFTY = 1_500
+_MOST_BYTES_A_SECOND = 1_536_000
+"""Sound without compression: 192 kHz, two channels, four bytes; a header may say anything."""
 _HEAD = 256 * 1024
 """Characters of base64 that are looked at: a photograph's thumbnail may stand before its size."""
 _WITHOUT_LENGTH = {0x01, 0xFF, *range(0xD0, 0xD9)}
@@ -37,6 +42,14 @@ def pixels(width: int, height: int) -> int:
     """Claude: a token for 750 pixels, shrunk to sides of at most 2576 and to 4784 tokens."""
     scale = min(1.0, 2576 / max(width, height, 1))
     return min(4784, math.ceil(width * scale * height * scale / 750))
+
+
+def dear_tiles(width: int, height: int) -> int:
+    """gpt-4o-mini: 5667 for each tile of 512 pixels, after shrinking to 2048 by 768, and 2833."""
+    scale = min(1.0, 2048 / max(width, height, 1))
+    scale = min(scale, 768 / max(min(width, height), 1))
+    across, down = math.ceil(width * scale / 512), math.ceil(height * scale / 512)
+    return 2833 + 5667 * across * down
 
 
 def tiles(width: int, height: int) -> int:
@@ -67,6 +80,14 @@ def seconds(audio: Audio, bytes_a_second: int = _BYTES_A_SECOND) -> int:
 def most_seconds(audio: Audio) -> int:
     """How long a sound is at the lowest bit rate that speech is sent with."""
     return seconds(audio, _FEWEST_BYTES_A_SECOND)
+
+
+def longest(audio: Audio) -> int:
+    """How long a sound is at the lowest bit rate that its format is used with."""
+    thrifty = any(name in audio.mime_type.lower() for name in _THRIFTY)
+    fewest = _FEWEST_BYTES_OF_THE_THRIFTY if thrifty else _FEWEST_BYTES_A_SECOND
+    least = math.ceil(len(audio.data) * 3 / 4 / _MOST_BYTES_A_SECOND)
+    return max(seconds(audio, fewest), least)
 
 
 def _head(data: str, characters: int) -> bytes:

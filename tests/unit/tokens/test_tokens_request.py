@@ -21,7 +21,14 @@ from penstock.contract.messages import (
     user,
 )
 from penstock.contract.options import OutputSchema, ToolDefinition
-from penstock.tokens import estimate_request, estimate_text, family_of, reserve_tokens
+from penstock.tokens import (
+    estimate_request,
+    estimate_text,
+    family_of,
+    measure_texts,
+    reserve_tokens,
+    upper_tokens,
+)
 from penstock.tokens.estimate import MESSAGE_TOKENS
 
 GPT, CLAUDE, GEMINI = "gpt-6-luna", "claude-sonnet-5-5", "gemini-3.5-flash"
@@ -188,3 +195,41 @@ def test_a_reservation_is_never_below_the_estimate(model: str) -> None:
     for parts in ((QUESTION,), (image(png(800, 600)),), ("Мельница стоит.",), ("a",)):
         request = asked(*parts, system_prompt="Be exact.", tools=(TOOL,))
         assert reserve_tokens(request, model) >= estimate_request(request, model)
+
+
+def test_an_upper_bound_is_above_a_reservation_in_every_part() -> None:
+    picture, opus = image(png(1024, 1024)), audio(bytes(15_000), mime_type="audio/ogg")
+    for model in (GPT, CLAUDE, GEMINI):
+        for request in (
+            asked(QUESTION),
+            asked(picture),
+            asked(opus),
+            asked(QUESTION, tools=(TOOL,)),
+            asked(QUESTION, output_schema=OutputSchema({"type": "object"})),
+        ):
+            assert upper_tokens(request, model) > reserve_tokens(request, model)
+            measured = measure_texts(request)
+            assert upper_tokens(request, model, measured) == upper_tokens(request, model)
+
+
+def test_sound_may_be_as_long_as_its_format_allows() -> None:
+    def heard(mime_type: str, data: bytes) -> int:
+        silent = upper_tokens(asked(QUESTION), GPT)
+        return upper_tokens(asked(QUESTION, audio(data, mime_type=mime_type)), GPT) - silent
+
+    data = bytes(12_000)
+    assert heard("audio/mpeg", data) == 3 * 10 * 1.5
+    assert heard("audio/ogg; codecs=opus", data) == 8 * 10 * 1.5
+    # A header that says a byte rate which no sound has.
+    lying = b"RIFF\0\0\0\0WAVEfmt " + bytes(12) + b"\xff" * 4 + bytes(3_000_000)
+    assert heard("audio/wav", lying) == 2 * 10 * 1.5
+
+
+@pytest.mark.parametrize(
+    ("size", "tokens"), [((512, 512), 8500), ((1024, 1024), 25_501), ((4096, 2048), 36_835)]
+)
+def test_gpt_4o_mini_counts_pictures_by_dear_tiles(size: tuple[int, int], tokens: int) -> None:
+    mini = "gpt-4o-mini"
+    assert (
+        estimate_request(asked(image(png(*size))), mini) - estimate_request(asked(), mini) == tokens
+    )

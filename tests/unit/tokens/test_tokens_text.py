@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.tokens import estimate_text, family_of, reserve_text
+from penstock.tokens import estimate_text, family_of, reserve_text, upper_text
 from penstock.tokens.text import COSTS, SCRIPTS, Count, finds, measure, script
 
 
@@ -46,6 +46,18 @@ def test_an_estimate_is_near_the_true_count(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
 def test_a_reservation_is_above_the_true_count_and_not_far(sample: Sample) -> None:
     assert 1 <= reserve_text(sample.text) / sample.tokens < 2.3
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
+def test_an_upper_bound_is_well_above_the_true_count(sample: Sample) -> None:
+    assert 1.15 <= upper_text(sample.text) / sample.tokens < 3.3
+
+
+@given(ANY_TEXT)
+def test_an_upper_bound_is_no_less_than_a_reservation_and_no_more_than_the_bytes(text: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    for family in (family_of("gpt-6-luna"), CLAUDE):
+        assert reserve_text(text, family) <= upper_text(text, family) <= size
 
 
 def test_the_mean_error_over_all_kinds_is_small() -> None:

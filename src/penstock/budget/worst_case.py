@@ -1,0 +1,113 @@
+"""What a request may cost at most, before it is made: what a budget must be able to hold.
+
+Tokens of the prompt are estimated upward and charged at the dearest kind of input, as if nothing
+were found in a cache and all of it were written into one; the answer is as long as it may be. So
+the cost that is settled later is never more, as long as the provider reads no more tokens than the
+estimate and writes no more than it was allowed. Two things are out of its sight: what an MCP server
+answers that the provider itself asks, and prices for what providers do unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from penstock.budget.prices import PriceBook
+from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.messages import Audio, ToolResult
+from penstock.contract.options import Capabilities
+from penstock.contract.ports import Target
+from penstock.tokens import family_of, measure_texts, upper_sound, upper_text, upper_tokens
+from penstock.tokens.estimate import MESSAGE_TOKENS
+from penstock.tokens.media import longest
+from penstock.tokens.text import Count
+
+AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
+
+_INSTRUCTIONS = 200
+"""What asks a model that hears for a transcript, where there is no call of its own for it."""
+_WORDS_A_SECOND = 10
+"""Tokens of a transcript for each second: nobody speaks as fast."""
+_LEAST_ANSWER = 8192
+"""What a transcript may have in any case, where the model's own limit is not known."""
+
+
+class Bounds(NamedTuple):
+    """The most that a call reads and writes."""
+
+    read: int
+    written: int
+    sound: bool = False
+    """Whether sound is among what it reads."""
+    seconds: int = 0
+
+
+def worst_case(
+    request: AnyRequest,
+    target: Target,
+    able: Capabilities,
+    book: PriceBook,
+    *,
+    at: datetime | None = None,
+) -> int | None:
+    """The most that one call of this target costs, in nano-dollars; None without a price.
+
+    `at` is when the call is made; settle with the same time, for prices may change in between.
+    """
+    return worst_cases(request, ((target, able),), book, at=at)[0]
+
+
+def worst_cases(
+    request: AnyRequest,
+    targets: Iterable[tuple[Target, Capabilities]],
+    book: PriceBook,
+    *,
+    at: datetime | None = None,
+) -> list[int | None]:
+    """The same for each of several targets; the request's texts are measured once."""
+    texts: tuple[Count, ...] | None = None
+    found: list[int | None] = []
+    for target, able in targets:
+        tariff = book.tariff(target, at)
+        if tariff is None or tariff.free:
+            found.append(None if tariff is None else 0)
+            continue
+        if texts is None and isinstance(request, SamplingRequest):
+            texts = measure_texts(request)
+        most = bounds(request, target.model, able, texts)
+        found.append(tariff.most(most.read, most.written, sound=most.sound, seconds=most.seconds))
+    return found
+
+
+def bounds(
+    request: AnyRequest, model: str, able: Capabilities, texts: Iterable[Count] | None = None
+) -> Bounds:
+    """The most that `model` reads and writes for this request."""
+    if isinstance(request, SamplingRequest):
+        sounds = _sounds(request)
+        return Bounds(
+            upper_tokens(request, model, texts),
+            min(request.max_tokens, able.max_output or request.max_tokens),
+            bool(sounds),
+            sum(map(longest, sounds)),
+        )
+    family = family_of(model)
+    if isinstance(request, EmbeddingRequest):
+        return Bounds(sum(upper_text(text, family) + MESSAGE_TOKENS for text in request.texts), 0)
+    seconds = longest(request.audio)
+    hints = upper_text(request.prompt or "", family) + _INSTRUCTIONS
+    words = max(_LEAST_ANSWER, seconds * _WORDS_A_SECOND)
+    return Bounds(
+        upper_sound(request.audio, family) + hints, able.max_output or words, True, seconds
+    )
+
+
+def _sounds(request: SamplingRequest) -> list[Audio]:
+    return [
+        item
+        for message in request.messages
+        for part in message.content
+        for item in (part.content if isinstance(part, ToolResult) else (part,))
+        if isinstance(item, Audio)
+    ]
