@@ -30,7 +30,10 @@ SUBJECTS = {
     "import openai": "import openai",
     "import aiohttp": "import aiohttp",
 }
-HEAVY = ("aiohttp", "pydantic", "asyncio", "rich", "typer", "granian", "numpy", "xllamacpp", "mcp")
+HEAVY = (
+    *("aiohttp", "pydantic", "asyncio", "rich", "typer", "granian", "numpy", "xllamacpp", "mcp"),
+    "genai_prices",
+)
 
 
 def python(code: str) -> str:

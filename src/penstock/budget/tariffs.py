@@ -162,19 +162,21 @@ class Tariff:
         That is at the dearest tier that a prompt up to this length can be in, with every token of
         the dearest kind. Sound counts when the call holds any.
         """
-        reachable = [self._first, *(band for band in self._bands if band.start < read)]
-        return max(
-            math.ceil(
-                Fraction(
-                    (max(band.most_input, band.most_sound) if sound else band.most_input) * read
-                    + band.most_output * written
-                    + band.request * requests
-                    + band.second * Fraction(self._billed(seconds)),
-                    band.divisor,
-                )
+        dearest = 0
+        for band in (self._first, *self._bands):
+            if band.start >= read and band is not self._first:
+                continue
+            total = (
+                (max(band.most_input, band.most_sound) if sound else band.most_input) * read
+                + band.most_output * written
+                + band.request * requests
             )
-            for band in reachable
-        )
+            if band.second and seconds:
+                exact = Fraction(total + band.second * Fraction(self._billed(seconds)))
+                dearest = max(dearest, math.ceil(exact / band.divisor))
+            else:
+                dearest = max(dearest, -(-total // band.divisor))
+        return dearest
 
     def _billed(self, seconds: float) -> Decimal:
         # A server may say anything, infinity too.
@@ -270,11 +272,11 @@ def _plain(price: Decimal) -> str:
 
 
 def _rare(band: Band, usage: Usage, read: int, written: int, cached: int) -> int:
-    audio = min(usage.input_audio_tokens or 0, read)
+    audio = min(max(usage.input_audio_tokens or 0, 0), read)
     # What is cached beyond all text must be sound; nobody tells it more exactly.
     cached_audio = max(0, cached - (read - audio))
-    thought = min(usage.reasoning_tokens or 0, written)
-    pictured = min(usage.output_image_tokens or 0, written - thought)
+    thought = min(max(usage.reasoning_tokens or 0, 0), written)
+    pictured = min(max(usage.output_image_tokens or 0, 0), written - thought)
     return (
         band.audio * audio
         + band.cached_audio * cached_audio

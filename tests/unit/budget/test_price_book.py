@@ -128,10 +128,13 @@ def test_calls_that_cost_something_each_are_counted() -> None:
 def test_counts_that_make_no_sense_earn_no_money(
     read: int, written: int, cached: int, stored: int
 ) -> None:
-    for target in (SONNET, Target("gemini", "gemini-2.5-flash")):
-        cost = BOOK.cost(target, Usage(read, written, cached, stored, 99, input_audio_tokens=99))
-        assert cost is not None
-        assert cost.nanos >= 0
+    gemini = [Target("gemini", f"gemini-2.5-flash{kind}") for kind in ("", "-image")]
+    for target in (SONNET, Target("perplexity", "sonar-deep-research"), *gemini):
+        for odd in (99, -99):
+            usage = Usage(read, written, cached, stored, odd, False, odd, odd)
+            cost = BOOK.cost(target, usage)
+            assert cost is not None
+            assert cost.nanos >= 0
 
 
 def test_no_length_is_too_strange() -> None:
