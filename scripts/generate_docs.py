@@ -190,15 +190,23 @@ _EXAMPLES: Mapping[str, str] = {
         'auth_token = "${LOCAL_KEY:-}"\nheaders = { "x-team" = "search" }'
     ),
     "models": '[models.assistant]\ntargets = ["vllm/qwen3", "embedded/smollm2"]',
+    "models.prices": (
+        '[models.assistant]\ntargets = ["vllm/qwen3"]\n\n'
+        '[models.assistant.prices."vllm/qwen3"]\ninput = 0.1\noutput = 0.4'
+    ),
+    "prices": "[prices]\ndefault = { input = 3.0, output = 15.0 }",
 }
 
 
 def configuration() -> str:
     """Every setting, with its type, default and meaning."""
     schema = Config.model_json_schema()
-    sections = [
-        _section(name, prop, schema["$defs"]) for name, prop in schema["properties"].items()
-    ]
+    definitions: Mapping[str, dict[str, Any]] = schema["$defs"]
+    sections = [_section(name, prop, definitions) for name, prop in schema["properties"].items()]
+    prices = _described(
+        '[models.NAME.prices."TARGET"]', definitions["PriceConfig"], _EXAMPLES["models.prices"]
+    )
+    sections.insert([*schema["properties"]].index("models") + 1, prices)
     order = _text(load.find.__doc__).partition(";")[0]
     return _page(
         "Configuration",
@@ -226,18 +234,22 @@ def _section(name: str, prop: dict[str, Any], definitions: Mapping[str, dict[str
     tables: dict[str, Any] = prop.get("patternProperties") or {"": prop.get("additionalProperties")}
     reference: str = next(iter(tables.values()))["$ref"] if named else prop["$ref"]
     section = definitions[reference.rsplit("/", 1)[1]]
+    heading = f"[{name}.NAME]" if named else f"[{name}]"
+    return _described(heading, section, _EXAMPLES.get(name) or _example(name, section))
+
+
+def _described(heading: str, section: dict[str, Any], example: str) -> str:
     required: Sequence[str] = section.get("required", ())
     rows = (
         [f"`{key}`", _type(field), _default(key, field, required), field.get("description", "")]
         for key, field in section["properties"].items()
     )
-    heading = f"`[{name}.NAME]`" if named else f"`[{name}]`"
     return "\n\n".join(
         (
-            f"## {heading}",
+            f"## `{heading}`",
             _text(section["description"]),
             _table(("setting", "type", "default", "meaning"), rows),
-            _fence("toml", _EXAMPLES.get(name) or _example(name, section)),
+            _fence("toml", example),
         )
     )
 
@@ -277,11 +289,14 @@ def _one_type(field: dict[str, Any]) -> str:
         return ", ".join(
             f"`{json.dumps(value)}`" for value in field.get("enum", [field.get("const")])
         )
+    if "$ref" in field:
+        return "a price, as above"
     match field["type"]:
         case "array":
             word = f"list of {_type(field['items'])}"
         case "object":
-            word = f"table of {_type(field['additionalProperties'])}"
+            inner = field["additionalProperties"]
+            word = "tables, see below" if "$ref" in inner else f"table of {_type(inner)}"
         case kind:
             word = "secret text" if field.get("format") == "password" else _WORDS[kind]
     bounds = [said.format(field[key]) for key, said in _BOUNDS.items() if key in field]

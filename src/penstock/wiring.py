@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
-from penstock.config.settings import Config, ProviderConfig
+from penstock.budget.prices import OwnPrice, PriceBook
+from penstock.config.settings import Config, PriceConfig, ProviderConfig
 from penstock.contract.ports import Provider
 from penstock.pool.breaker import BreakerSettings
 from penstock.pool.failover import FailoverPool
@@ -12,7 +14,37 @@ from penstock.pool.run import RetrySettings
 from penstock.pool.states import TargetStates
 from penstock.providers.credentials import Secret
 from penstock.providers.http import TransportSettings
-from penstock.providers.registry import ProviderSettings
+from penstock.providers.registry import KINDS, ProviderSettings, address_of
+from penstock.routing.targets import parse_target
+
+
+def price_book(config: Config) -> PriceBook:
+    """What the targets of this configuration cost."""
+
+    def address(name: str) -> str:
+        configured = config.providers.get(name) or ProviderConfig()
+        kind = KINDS.get(configured.kind or name)
+        if kind is None or kind.dialect is None:
+            return ""
+        return address_of(kind, configured.url, configured.options)
+
+    default = config.prices.default
+    return PriceBook(
+        {name: provider.kind or name for name, provider in config.providers.items()},
+        prices={
+            parse_target(target): _own_price(price)
+            for model in config.models.values()
+            for target, price in model.prices.items()
+        },
+        default=None if default is None else _own_price(default),
+        address=address,
+    )
+
+
+def _own_price(price: PriceConfig) -> OwnPrice:
+    # The number that was written, and not the nearest one that a float can be.
+    given = {name: Decimal(repr(value)) for name, value in price if value is not None}
+    return OwnPrice(**given)
 
 
 def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool:

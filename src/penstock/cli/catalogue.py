@@ -12,11 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from penstock.cli import terminal
+from penstock.cli.price_table import configured_targets, show_prices
 from penstock.cli.terminal import Cell
 from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.errors import ConfigurationError
-from penstock.contract.ports import ModelInfo
+from penstock.contract.ports import ModelInfo, Target
 from penstock.gateway import Engine, ProviderHealth
 from penstock.providers.registry import KINDS, ProviderKind, address_of, unknown_kind
 
@@ -38,9 +39,12 @@ class ProviderRow(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
-def show_models(config_file: str | None, *, as_json: bool) -> None:
-    """The models of the configuration with their targets."""
+def show_models(config_file: str | None, *, as_json: bool, prices: bool = False) -> None:
+    """The models of the configuration with their targets, or with what these cost."""
     config = load(config_file)
+    if prices and (config.models or as_json):
+        show_prices(config, (target for _, target in configured_targets(config)), as_json=as_json)
+        return
     if as_json:
         found = [
             {
@@ -70,14 +74,19 @@ def show_models(config_file: str | None, *, as_json: bool) -> None:
     )
 
 
-def show_offers(provider: str, config_file: str | None, *, as_json: bool) -> None:
-    """What this provider offers; asks it."""
+def show_offers(
+    provider: str, config_file: str | None, *, as_json: bool, prices: bool = False
+) -> None:
+    """What this provider offers, or what that costs; asks it."""
     config = load(config_file)
     known = {*KINDS, *config.providers}
     if provider not in known:
         raise ConfigurationError(unknown_kind(provider, known))
     with terminal.waiting(f"asking {provider}"):
         offered = asyncio.run(_offers(provider, config))
+    if prices:
+        show_prices(config, (Target(provider, model.id) for model in offered), as_json=as_json)
+        return
     if as_json:
         terminal.print_json({"provider": provider, "models": offered})
         return

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock._version import __version__
 from penstock.cli.catalogue import ProviderRow, list_providers
+from penstock.cli.price_table import remedy, without_price
 from penstock.cli.terminal import count
 from penstock.config.load import find, load
 from penstock.config.settings import Config, ProviderConfig, home
@@ -97,7 +98,8 @@ async def _configured(engine: Engine) -> list[Finding]:
     health = {found.provider: found for found in await engine.provider_health(asked)}
     # The embedded model has a check of its own, which goes deeper.
     findings = [_provider(row, health.get(row.name)) for row in rows if row.kind != "embedded"]
-    return [*findings, *_models(config, {row.name: row for row in rows}, health)]
+    findings += _models(config, {row.name: row for row in rows}, health)
+    return [*findings, *_prices(config)]
 
 
 def _provider(row: ProviderRow, health: ProviderHealth | None) -> Finding:
@@ -145,6 +147,19 @@ def _target(
     near = difflib.get_close_matches(target.model, offered, 1)
     hint = f"did you mean {near[0]}?" if near else f"penstock models --provider {target.provider}"
     return Finding("warning", check, f"{target.provider} does not list {target.model}", hint)
+
+
+def _prices(config: Config) -> Iterator[Finding]:
+    missing = without_price(config)
+    for name, target in missing:
+        yield Finding(
+            "warning",
+            f"price {target}",
+            "none is known; a hard budget refuses it",
+            remedy(name, target),
+        )
+    if config.models and not missing:
+        yield Finding("ok", "prices", "known for every target")
 
 
 def _embedded_target(check: str, target: Target, config: Config) -> Finding | None:

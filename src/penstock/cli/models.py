@@ -12,6 +12,7 @@ EXAMPLES = """\b
 Examples:
   penstock models
   penstock models --provider groq
+  penstock models --prices
   penstock models --json | jq -r '.models[].name'
 """
 
@@ -27,6 +28,12 @@ def models(
             help="Ask this provider which models it offers.",
         ),
     ] = None,
+    prices: Annotated[
+        bool,
+        typer.Option(
+            "--prices", help="Show what they cost, in USD per million tokens, and who says so."
+        ),
+    ] = False,
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
@@ -34,6 +41,6 @@ def models(
     from penstock.cli import catalogue
 
     if provider is None:
-        catalogue.show_models(config, as_json=json)
+        catalogue.show_models(config, prices=prices, as_json=json)
     else:
-        catalogue.show_offers(provider, config, as_json=json)
+        catalogue.show_offers(provider, config, prices=prices, as_json=json)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from penstock.config.lines import line_of
-from penstock.config.settings import Config, home
+from penstock.config.settings import Config, PriceConfig, home
 from penstock.contract.errors import ConfigurationError
 from penstock.providers.registry import KINDS, callable_names, unknown_kind
 
@@ -71,7 +73,8 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
             if item["loc"] not in within
         ]
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
-    problems = [f"{_place(text, path)}: {said}" for path, said in _unknown_names(config)]
+    found = chain(_unknown_names(config), _misplaced_prices(config))
+    problems = [f"{_place(text, path)}: {said}" for path, said in found]
     if problems:
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems))
     return _with_default_model(config)
@@ -89,6 +92,24 @@ def _unknown_names(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]
         for index, target in enumerate(model.targets):
             if (provider := target.partition("/")[0]) not in known:
                 yield ("models", name, "targets", index), unknown_kind(provider, known)
+
+
+def _misplaced_prices(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Prices that would never apply, and two for one target, of which only one could."""
+    given: dict[str, tuple[str, PriceConfig]] = {}
+    for name, model in config.models.items():
+        for target, price in model.prices.items():
+            path = ("models", name, "prices", target)
+            if target not in model.targets:
+                near = difflib.get_close_matches(target, model.targets, 1) or model.targets
+                yield path, f"{target!r} is none of this model's targets; write {near[0]!r}"
+            other, its_price = given.setdefault(target, (name, price))
+            if price != its_price:
+                yield (
+                    path,
+                    f"{target!r} has another price in models.{other}; give it one price, in one "
+                    "place",
+                )
 
 
 def _with_default_model(config: Config) -> Config:

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 TargetName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
 
@@ -97,6 +98,25 @@ class ProviderConfig(Section):
         return {name: value for name, value in given.items() if value is not None}
 
 
+class PriceConfig(Section):
+    """A price of your own, in USD per million tokens, instead of the one that is known."""
+
+    input: Usd = Field(description="What the model reads.")
+    output: Usd = Field(description="What it writes, its thinking included.")
+    cached_input: Usd | None = Field(
+        default=None, description="What it reads from a cache; as `input` when left out."
+    )
+    cache_write: Usd | None = Field(
+        default=None, description="What is written into a cache; as `input` when left out."
+    )
+    input_audio: Usd | None = Field(
+        default=None, description="Tokens of sound; as `input` when left out."
+    )
+    audio_minute: Usd | None = Field(
+        default=None, description="USD for each minute of sound, where that is what is charged."
+    )
+
+
 class ModelConfig(Section):
     """What callers ask for: a name, and the targets that serve it."""
 
@@ -105,6 +125,22 @@ class ModelConfig(Section):
     )
     routing: Literal["ordered"] = Field(
         default="ordered", description="How the targets are ranked."
+    )
+    prices: dict[str, PriceConfig] = Field(
+        default_factory=dict,
+        description="What a target costs, by its name in `targets`; it goes before all other "
+        "prices.",
+    )
+
+
+class PricesConfig(Section):
+    """What calls cost where neither Penstock nor a model's own table knows it."""
+
+    default: PriceConfig | None = Field(
+        default=None,
+        description="USD per million tokens for targets without a known price. Without it, a hard "
+        "budget refuses them.",
+        examples=[{"input": 3.0, "output": 15.0}],
     )
 
 
@@ -189,6 +225,7 @@ class Config(Section):
     models: dict[str, ModelConfig] = Field(default_factory=dict)
     pool: PoolConfig = Field(default_factory=PoolConfig)
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
+    prices: PricesConfig = Field(default_factory=PricesConfig)
 
     @property
     def default_model(self) -> str | None:

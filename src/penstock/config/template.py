@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -56,6 +56,8 @@ targets = ["embedded/smollm2"]
 
 #[models.assistant]
 #targets = ["groq/llama-3.3-70b-versatile", "vllm/qwen3", "embedded/smollm2"]
+# What a target costs, in USD per million tokens, if Penstock does not know it, or you know better.
+#prices."vllm/qwen3" = { input = 0.1, output = 0.4 }
 """
 
 
@@ -101,7 +103,10 @@ def _setting(name: str, field: FieldInfo) -> Iterator[str]:
     # TOML has no null.
     unset = " Not set by default." if default is None else ""
     yield from _comment(f"{field.description}{unset}")
-    yield f"#{name} = {_toml('' if default is None else default)}"
+    if field.examples:
+        yield f"# Example: {name} = {_toml(field.examples[0])}"
+    else:
+        yield f"#{name} = {_toml('' if default is None else default)}"
 
 
 def _default(field: FieldInfo) -> Any:
@@ -128,4 +133,7 @@ def _toml(value: Any) -> str:
     """A value of the settings in TOML; JSON writes all but large numbers the same way."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:_}" if value >= 100_000 else str(value)
+    if isinstance(value, dict):
+        pairs = cast(dict[str, Any], value).items()
+        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in pairs)} }}"
     return json.dumps(value, ensure_ascii=False)

@@ -100,6 +100,30 @@ def test_targets_are_compared_with_what_their_provider_lists(
     assert found["provider mistral"]["says"] == "MISTRAL_API_KEY is not set"
 
 
+@pytest.mark.usefixtures("not_installed")
+def test_targets_without_a_price_are_listed_with_what_to_write(
+    trickle_server: TrickleServer, folder: Path, penstock_here: Cli
+) -> None:
+    models = '[models.m]\ntargets = ["slow/m", "mistral/invented"]\n'
+    (folder / "penstock.toml").write_text(trickle_server.config() + models)
+    found = findings(penstock_here)
+    assert "price slow/m" not in found  # on loopback
+    missing = found["price mistral/invented"]
+    assert missing["status"] == "warning"
+    assert missing["says"] == "none is known; a hard budget refuses it"
+    assert '[models.m.prices."mistral/invented"] with input = ... and output' in missing["do"]
+    assert "[prices] default = { input = ..., output = ... }" in missing["do"]
+    # What it says to write is right.
+    for remedy in (
+        '[models.m.prices."mistral/invented"]\ninput = 1.0\noutput = 2.0\n',
+        "[prices]\ndefault = { input = 1.0, output = 2.0 }\n",
+    ):
+        (folder / "penstock.toml").write_text(trickle_server.config() + models + remedy)
+        found = findings(penstock_here)
+        assert "price mistral/invented" not in found
+        assert found["prices"]["says"] == "known for every target"
+
+
 def test_embedded_targets_and_files_are_checked(folder: Path, penstock_here: Cli) -> None:
     (folder / "no.gguf").write_text("no model")
     (folder / "penstock.toml").write_text(

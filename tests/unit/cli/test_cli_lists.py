@@ -1,6 +1,8 @@
 """`penstock models` and `penstock providers`."""
 
 import json
+import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,60 @@ def test_a_provider_is_asked_for_its_models(
     assert finished.out == "MODEL\nslow/m\n"
     document = json.loads(penstock_here("models", "-p", "slow", "-c", "slow.toml", "--json").out)
     assert document == {"provider": "slow", "models": [{"id": "m"}]}
+
+
+PRICES = """
+[providers.claude]
+kind = "anthropic"
+auth_token = "k"
+[providers.own]
+kind = "vllm"
+url = "https://llm.example.com/v1"
+[models.assistant]
+targets = ["claude/claude-haiku-5-5", "ollama/qwen3", "own/a", "own/b", "openai/whisper-1"]
+prices."own/a" = { input = 0.1, output = 0.4 }
+[models.again]
+targets = ["own/b"]
+"""
+
+
+def test_prices_are_listed_with_their_source(folder: Path, penstock_here: Cli) -> None:
+    (folder / "prices.toml").write_text(PRICES)
+    finished = penstock_here("models", "--prices", "-c", "prices.toml")
+    listed = f"genai-prices {version('genai-prices')}"
+    assert [re.split(r"  +", line) for line in finished.out.splitlines()] == [
+        ["TARGET", "INPUT", "CACHED", "OUTPUT", "PRICE FROM"],
+        [
+            "claude/claude-haiku-5-5",
+            "0.1",
+            "0.01",
+            "0.5",
+            f"{listed}; other prices above 100,000 tokens",
+        ],
+        ["ollama/qwen3", "0", "0", "local"],
+        ["own/a", "0.1", "0.4", "configuration"],
+        ["own/b", "no price is known"],
+        ["openai/whisper-1", f"{listed}; 0.006 for a minute of sound"],
+    ]
+    assert finished.err == ""
+
+
+def test_prices_as_json(folder: Path, penstock_here: Cli) -> None:
+    (folder / "prices.toml").write_text(PRICES)
+    document = json.loads(penstock_here("models", "--prices", "--json", "-c", "prices.toml").out)
+    rows = {row["target"]: row for row in document["prices"]}
+    haiku = rows["claude/claude-haiku-5-5"]
+    assert (haiku["input"], haiku["cached_input"], haiku["thresholds"]) == (0.1, 0.01, [100_000])
+    assert haiku["entry"] == "anthropic/claude-haiku-5-5"
+    assert rows["own/b"] == {"target": "own/b", "known": False}
+    assert rows["own/a"]["source"] == "configuration"
+
+
+def test_a_provider_s_own_offers_have_prices_too(
+    trickle_server: TrickleServer, penstock_here: Cli
+) -> None:
+    finished = penstock_here("models", "--prices", "--provider", "slow", "-c", "slow.toml")
+    assert finished.out.splitlines()[1].split() == ["slow/m", "0", "0", "local"]
 
 
 def test_a_configuration_without_models_says_so(folder: Path, penstock_here: Cli) -> None:

@@ -70,6 +70,76 @@ def test_with_another_provider_no_model_is_invented() -> None:
     assert list(config.providers) == ["openai-chat"]
 
 
+def test_prices_of_ones_own_are_read() -> None:
+    config = parse(
+        """
+        [providers.local]
+        kind = "openai-chat"
+        url = "https://llm.example.com/v1"
+        [models.assistant]
+        targets = ["local/qwen3", "openai/gpt-6-luna"]
+        [models.assistant.prices."local/qwen3"]
+        input = 0.1
+        output = 1
+        cached_input = 0.0
+        [models.other]
+        targets = ["local/qwen3"]
+        prices."local/qwen3" = { input = 0.1, output = 1, cached_input = 0 }
+        [prices]
+        default = { input = 3, output = 15.0 }
+        """
+    )
+    price = config.models["assistant"].prices["local/qwen3"]
+    assert (price.input, price.output, price.cached_input, price.cache_write) == (0.1, 1, 0, None)
+    assert config.models["other"].prices["local/qwen3"] == price
+    assert config.prices.default is not None
+    assert config.prices.default.output == 15
+    assert parse("").prices.default is None
+
+
+PRICED = '[models.m]\ntargets = ["groq/a", "groq/b"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            PRICED + '[models.m.prices."groq/a"]\ninput = -1\noutput = 1\n',
+            "line 4, models.m.prices.groq/a.input: input should be greater than or equal to 0",
+        ),
+        (
+            PRICED + '[models.m.prices."groq/a"]\ninput = inf\noutput = 1\n',
+            "line 4, models.m.prices.groq/a.input: input should be a finite number",
+        ),
+        (
+            PRICED + '[models.m.prices."groq/a"]\ninput = 1\n',
+            "line 3, models.m.prices.groq/a.output: field required",
+        ),
+        (
+            PRICED + '[models.m.prices."groq/a"]\ninput = 1\noutput = 1\ncached = 1\n',
+            "line 6, models.m.prices.groq/a.cached: there is no such setting",
+        ),
+        (
+            PRICED + '[models.m.prices."groq/aa"]\ninput = 1\noutput = 1\n',
+            "line 3, models.m.prices.groq/aa: 'groq/aa' is none of this model's targets; "
+            "write 'groq/a'",
+        ),
+        (
+            PRICED
+            + 'prices."groq/a" = { input = 1, output = 2 }\n'
+            + '[models.n]\ntargets = ["groq/a"]\n'
+            + 'prices."groq/a" = { input = 2, output = 2 }\n',
+            "line 6, models.n.prices.groq/a: 'groq/a' has another price in models.m; "
+            "give it one price, in one place",
+        ),
+        ("[prices]\ndefault = 3\n", "line 2, prices.default: input should be a valid dictionary"),
+        ("[prices]\nother = 3\n", "line 2, prices.other: there is no such setting"),
+    ],
+)
+def test_prices_that_could_not_be_meant_are_refused(text: str, message: str) -> None:
+    assert message in complaint(text)
+
+
 # What is wrong, and where
 
 
