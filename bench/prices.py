@@ -89,21 +89,25 @@ def measure_once(quick: bool) -> dict[str, float]:
     """Microseconds for what is not done for every cost."""
     book, luna = PriceBook({}), Target("openai", "gpt-6-luna")
     book.prepare([luna])
-    request = SamplingRequest(messages=(user("How deep is the river? " * 40),), max_tokens=500)
+    line = "How deep is the river at the old mill? "
+    short, long = (
+        SamplingRequest(messages=(user(line * lines),), max_tokens=500) for lines in (25, 250)
+    )
     models = [f"claude-sonnet-4-5-{number}" for number in range(100_000)]
 
     def first() -> None:
         book.knows(Target("anthropic", models.pop()))
 
-    rounds = 31 if quick else 501
+    times, rounds = (5, 5) if quick else (50, 31)
     seconds = median_seconds(
         {
-            "first cost of a model": first,
-            "worst case of 1 kB": partial(worst_case, request, luna, ABLE, book),
+            "first cost of a model": repeated(first, times),
+            "worst case of 1 kB": repeated(partial(worst_case, short, luna, ABLE, book), times),
+            "worst case of 10 kB": repeated(partial(worst_case, long, luna, ABLE, book), times),
         },
         rounds,
     )
-    return {name: value * 1e6 for name, value in seconds.items()}
+    return {name: value / times * 1e6 for name, value in seconds.items()}
 
 
 def main() -> None:

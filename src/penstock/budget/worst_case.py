@@ -66,7 +66,7 @@ def worst_cases(
     at: datetime | None = None,
 ) -> list[int | None]:
     """The same for each of several targets; the request's texts are measured once."""
-    texts: tuple[Count, ...] | None = None
+    texts: Count | None = None
     found: list[int | None] = []
     for target, able in targets:
         tariff = book.tariff(target, at)
@@ -81,7 +81,7 @@ def worst_cases(
 
 
 def bounds(
-    request: AnyRequest, model: str, able: Capabilities, texts: Iterable[Count] | None = None
+    request: AnyRequest, model: str, able: Capabilities, texts: Count | None = None
 ) -> Bounds:
     """The most that `model` reads and writes for this request."""
     if isinstance(request, SamplingRequest):
