@@ -31,6 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import typer  # noqa: E402
 
+from penstock.budget.price_sources import SOURCES  # noqa: E402
 from penstock.cli.app import build  # noqa: E402
 from penstock.config import load  # noqa: E402
 from penstock.config.settings import Config  # noqa: E402
@@ -428,6 +429,23 @@ def contributing() -> str:
     return _page(title, rest.rstrip("\n"), source="CONTRIBUTING.md")
 
 
+def price_sources() -> str:
+    """Whose prices hold for which kinds."""
+    kinds_of: dict[str, list[str]] = {}
+    for name, source in SOURCES.items():
+        if source.local:
+            said = "none: they charge for no tokens"
+        elif source.anywhere:
+            said = "none on this machine or in its network; else of whoever is at the address"
+        elif "{" in source.provider:
+            said = f"`{source.provider}` for a model that is written `MODEL:HOST`; else unknown"
+        else:
+            said = f"`{source.provider}`" if source.provider else "unknown: write your own"
+        kinds_of.setdefault(said, []).append(f"`{name}`")
+    rows = ([", ".join(names), said] for said, names in kinds_of.items())
+    return _table(("kind", "prices"), rows)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/contributing.md": contributing,
     "docs/providers/matrix.md": matrix,
@@ -436,7 +454,11 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/errors.md": error_page,
     "docs/cli.md": command_line,
 }
-TABLES: Mapping[str, Callable[[], str]] = {"kinds": kinds, "default-models": default_models}
+TABLES: Mapping[str, Callable[[], str]] = {
+    "kinds": kinds,
+    "default-models": default_models,
+    "price-sources": price_sources,
+}
 
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:
