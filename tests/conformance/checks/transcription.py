@@ -27,7 +27,8 @@ async def transcription(case: Case) -> None:
     case.play(SAID)
     result = await case.transcribe(wav())
     assert result.text == "Good morning, Zoë."
-    assert result.usage == Usage(21, 4)
+    # Some say how much of it was sound.
+    assert result.usage in (Usage(21, 4), Usage(21, 4, input_audio_tokens=21))
     facts = result.metadata.as_dict()
     assert (facts["provider"], facts["api_calls"], facts["attempts"]) == (case.provider, "1", "1")
     assert result.model

@@ -42,6 +42,14 @@ def test_a_cost_says_by_which_price_it_was_made() -> None:
     assert not cost.estimated
 
 
+def test_a_bill_of_xai_s_own() -> None:
+    # A call for which the API itself said 232856000 ticks, of which a dollar has 10**10.
+    usage = Usage(10_120, 1499 + 2809, 128, None, 2809)
+    cost = BOOK.cost(Target("xai", "grok-4.20"), usage, at=datetime(2026, 8, 18, tzinfo=UTC))
+    assert cost is not None
+    assert cost.nanos == 23_285_600
+
+
 def test_the_cost_of_an_estimate_is_one() -> None:
     cost = BOOK.cost(SONNET, Usage(10, 10, estimated=True))
     assert cost is not None

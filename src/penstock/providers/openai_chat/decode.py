@@ -27,7 +27,7 @@ from penstock.providers.openai_chat.shapes import (
 )
 from penstock.providers.openai_chat.tool_calls import CallPlaces
 from penstock.providers.openai_wire.errors import map_inline_error
-from penstock.providers.openai_wire.usage import counted
+from penstock.providers.openai_wire.usage import OutputDetails, counted
 from penstock.providers.reports import listed_error
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import Assembler
@@ -235,10 +235,26 @@ def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
 def _usage(usage: WireUsage | None) -> Usage:
     if usage is None:
         return Usage()
+    details = usage.completion_tokens_details
+    if details is None and usage.reasoning_tokens is not None:
+        details = OutputDetails(usage.reasoning_tokens)
     return counted(
         usage.prompt_tokens,
-        usage.completion_tokens,
+        _written(usage),
         usage.prompt_tokens_details,
-        usage.completion_tokens_details,
+        details,
         usage.prompt_audio_seconds,
     )
+
+
+def _written(usage: WireUsage) -> int | None:
+    """All that is charged as output: some do not count their thinking among the completion."""
+    read, written, apart = usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens
+    details = usage.completion_tokens_details
+    if details is None and written is not None:
+        return written + (apart or 0)
+    if details is None or read is None or written is None or not details.reasoning_tokens:
+        return written
+    # xAI's total tells: prompt, completion and thinking are what it is the sum of.
+    with_thinking = written + details.reasoning_tokens
+    return with_thinking if usage.total_tokens == read + with_thinking else written

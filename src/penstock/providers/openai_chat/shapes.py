@@ -52,6 +52,9 @@ class WireUsage(_Shape):
     completion_tokens: int | None = None
     prompt_tokens_details: InputDetails | None = None
     completion_tokens_details: OutputDetails | None = None
+    total_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    """Perplexity's; they are not among the completion's."""
     prompt_audio_seconds: Any = None
     """Mistral's, which charges for sound by its length."""
 

@@ -105,6 +105,31 @@ def test_what_a_message_may_hold(message: dict[str, Any], content: tuple[Any, ..
             {"prompt_tokens": 5, "prompt_tokens_details": {"audio_tokens": 4}},
             Usage(5, input_audio_tokens=4),
         ),
+        # xAI's thinking is not among its completion, as its total shows.
+        (
+            {
+                "prompt_tokens": 10_120,
+                "completion_tokens": 1499,
+                "total_tokens": 14_428,
+                "prompt_tokens_details": {"cached_tokens": 128},
+                "completion_tokens_details": {"reasoning_tokens": 2809},
+            },
+            Usage(10_120, 4308, 128, None, 2809),
+        ),
+        # Nor is Perplexity's, whose total leaves it out as well.
+        (
+            {
+                "prompt_tokens": 33,
+                "completion_tokens": 7163,
+                "total_tokens": 7196,
+                "reasoning_tokens": 73_997,
+            },
+            Usage(33, 81_160, None, None, 73_997),
+        ),
+        (
+            {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}},
+            Usage(None, 9, None, None, 4),
+        ),
         ({"prompt_tokens": 5, "prompt_audio_seconds": 3}, Usage(5, audio_seconds=3.0)),
         ({"prompt_tokens": 5, "prompt_audio_seconds": {}}, Usage(5)),
     ],
