@@ -3,14 +3,16 @@
 Tokens of the prompt are estimated upward and charged at the dearest kind of input, as if nothing
 were found in a cache and all of it were written into one; the answer is as long as it may be. So
 the cost that is settled later is never more, as long as the provider reads no more tokens than the
-estimate and writes no more than it was allowed. Two things are out of its sight: what an MCP server
-answers that the provider itself asks, and prices for what providers do unasked.
+estimate and writes no more than it was allowed. Three things are out of its sight: what an MCP
+server answers that the provider itself asks, prices for what providers do unasked, and thinking
+that `max_tokens` does not limit, for which there is an allowance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 from penstock.budget.prices import PriceBook
@@ -25,6 +27,17 @@ from penstock.tokens.text import Count
 
 AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
 
+_THINKING_APART: tuple[tuple[str, int], ...] = (
+    ("*non-reasoning*", 0),
+    ("*grok-[23]", 0),
+    ("*grok-2-*", 0),
+    ("*grok-3-fast*", 0),
+    ("*grok-*", 32_768),
+    ("*sonar-deep-research*", 131_072),
+    ("*sonar-reasoning*", 32_768),
+)
+"""Models whose thinking `max_tokens` does not limit, and the most of it that is expected; the first
+pattern that fits holds."""
 _INSTRUCTIONS = 200
 """What asks a model that hears for a transcript, where there is no call of its own for it."""
 _WORDS_A_SECOND = 10
@@ -88,7 +101,7 @@ def bounds(
         sounds = _sounds(request)
         return Bounds(
             upper_tokens(request, model, texts),
-            min(request.max_tokens, able.max_output or request.max_tokens),
+            min(request.max_tokens, able.max_output or request.max_tokens) + _apart(model),
             bool(sounds),
             sum(map(longest, sounds)),
         )
@@ -101,6 +114,11 @@ def bounds(
     return Bounds(
         upper_sound(request.audio, family) + hints, able.max_output or words, True, seconds
     )
+
+
+def _apart(model: str) -> int:
+    name = model.lower()
+    return next((most for pattern, most in _THINKING_APART if fnmatchcase(name, pattern)), 0)
 
 
 def _sounds(request: SamplingRequest) -> list[Audio]:

@@ -115,6 +115,13 @@ def test_the_answer_is_as_long_as_the_model_can_make_it() -> None:
     assert capped - none == 50_000
 
 
+def test_thinking_that_has_no_limit_has_an_allowance() -> None:
+    for model in ("grok-4.6", "x-ai/grok-4", "sonar-deep-research", "sonar-reasoning-pro"):
+        assert bounds(ASKED, model, ABLE).written >= 100 + 32_768, model
+    for model in ("grok-4-fast-non-reasoning", "grok-3", "sonar-pro", "gpt-6-luna"):
+        assert bounds(ASKED, model, ABLE).written == 100, model
+
+
 def test_a_cache_may_have_to_be_written_first() -> None:
     read = bounds(ASKED, LUNA.model, ABLE).read
     quote = BOOK.quote(LUNA)
