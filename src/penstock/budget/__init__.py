@@ -1,1 +1,1 @@
-"""What models cost, and what may be spent on them."""
+"""Money: what calls cost, what may be spent, and the ledger that knows both."""

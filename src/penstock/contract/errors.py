@@ -218,7 +218,32 @@ class ToolFailed(PenstockError):
 
 
 class BudgetExceeded(PenstockError):
-    """The request would cost more than a budget has left."""
+    """The request would cost more than a budget has left.
+
+    `budget` is its name; `asked_nanos`, `remaining_nanos` and `limit_nanos` are nano-dollars;
+    `resets_at` is when its next period begins, in Unix seconds, and None when it never does.
+    `retry_after` counts the seconds until then, unless the request would not fit even then.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        budget: str = "",
+        limit_nanos: int | None = None,
+        remaining_nanos: int | None = None,
+        asked_nanos: int | None = None,
+        resets_at: float | None = None,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Say which budget refuses, by how much, and until when."""
+        super().__init__(message, retry_after=retry_after, request_id=request_id)
+        self.budget = budget
+        self.limit_nanos = limit_nanos
+        self.remaining_nanos = remaining_nanos
+        self.asked_nanos = asked_nanos
+        self.resets_at = resets_at
 
 
 class SamplingRejected(PenstockError):

@@ -1,0 +1,145 @@
+"""Whether a request fits: pure, so that every store judges alike.
+
+Each target is judged by itself: it is admitted when every hard budget that covers it has its cost
+left. A budget then holds the cost of the dearest admitted target that it covers. That one fits,
+so the hold does, and no target is left out that would have fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from penstock.budget.amounts import dollars
+from penstock.budget.entries import LeftOut, Posting
+from penstock.budget.periods import Span, at_text
+from penstock.budget.ports import Reservation
+from penstock.budget.rules import Rule, Rules
+from penstock.contract.errors import BudgetExceeded
+from penstock.contract.ports import Target
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """What may be tried, and what is held for it."""
+
+    targets: tuple[Target, ...]
+    left_out: tuple[LeftOut, ...]
+    dearest: Target
+    amount_nanos: int
+    postings: tuple[Posting, ...]
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    rule: Rule
+    span: Span
+    target: Target
+    asked: int
+    remaining: int
+
+    @property
+    def wait_until(self) -> float | None:
+        """When it may fit; None: never, for a whole period is too little, or there is but one."""
+        return self.span.end if self.asked <= self.rule.budget.limit_nanos else None
+
+
+def judge(
+    asked: Reservation, rules: Rules, taken: Callable[[int, int], int]
+) -> Admission | BudgetExceeded:
+    """Admit what fits; `taken(budget, period)` is what is used and held there together."""
+    at = asked.at
+    admitted: list[Target] = []
+    left_out: list[_Refusal] = []
+    held: dict[tuple[int, int], int] = {}
+    dearest, most = None, -1
+    for target, cost in asked.candidates:
+        matching = [(rule, rule.span(at)) for rule in rules.matching(target, asked.key, asked.tags)]
+        refusal = _refusal(matching, target, cost, taken) if cost else None
+        if refusal is not None:
+            left_out.append(refusal)
+            continue
+        admitted.append(target)
+        if cost > most:
+            dearest, most = target, cost
+        for rule, span in matching:
+            place = (rule.id, span.start)
+            held[place] = max(cost, held.get(place, 0))
+    if dearest is None:
+        return _exceeded(left_out, at)
+    return Admission(
+        tuple(admitted),
+        tuple(map(_told, left_out)),
+        dearest,
+        most,
+        tuple(Posting(budget, period, 0, nanos) for (budget, period), nanos in held.items()),
+    )
+
+
+def _refusal(
+    matching: Sequence[tuple[Rule, Span]],
+    target: Target,
+    cost: int,
+    taken: Callable[[int, int], int],
+) -> _Refusal | None:
+    """The budget that refuses longest, if any does: the others being free would not help."""
+    worst: _Refusal | None = None
+    for rule, span in matching:
+        if not rule.budget.hard:
+            continue
+        remaining = rule.budget.limit_nanos - taken(rule.id, span.start)
+        if cost > remaining:
+            refusal = _Refusal(rule, span, target, cost, remaining)
+            if worst is None or _later(refusal.wait_until, worst.wait_until):
+                worst = refusal
+    return worst
+
+
+def _later(one: float | None, other: float | None) -> bool:
+    return other is not None and (one is None or one > other)
+
+
+def _told(refusal: _Refusal) -> LeftOut:
+    return LeftOut(
+        refusal.target,
+        refusal.rule.budget.name,
+        refusal.asked,
+        refusal.remaining,
+        refusal.span.end,
+        _reason(refusal),
+    )
+
+
+def _reason(refusal: _Refusal) -> str:
+    budget = refusal.rule.budget
+    left = max(0, refusal.remaining)
+    said = (
+        f"budget {budget.name!r} has {dollars(left)} left of {dollars(budget.limit_nanos)} "
+        f"({budget.period}), and {refusal.target} may cost {dollars(refusal.asked)}"
+    )
+    if refusal.asked > budget.limit_nanos:
+        return f"{said}, which is more than its whole limit: ask for fewer tokens, or raise it"
+    if refusal.span.end is None:
+        return f"{said}; it is never reset: raise its limit, or reset it"
+    return f"{said}; it resets at {at_text(refusal.span.end)}"
+
+
+def _exceeded(refusals: Sequence[_Refusal], at: float) -> BudgetExceeded:
+    """The refusal of the target that will be free first; of the cheapest, when none will be."""
+    if not refusals:
+        raise ValueError("candidates is empty: give at least one target")
+    first = min(
+        refusals,
+        key=lambda one: (one.wait_until is None, one.wait_until or 0.0, one.asked),
+    )
+    others = len(refusals) - 1
+    more = f" (and {others} other target{'s' * (others > 1)} did not fit either)" if others else ""
+    until = first.wait_until
+    return BudgetExceeded(
+        _reason(first) + more,
+        budget=first.rule.budget.name,
+        limit_nanos=first.rule.budget.limit_nanos,
+        remaining_nanos=first.remaining,
+        asked_nanos=first.asked,
+        resets_at=first.span.end,
+        retry_after=None if until is None else max(0.0, until - at),
+    )

@@ -1,0 +1,339 @@
+"""The ledger: holds what a request may cost, settles what it did cost, and answers questions.
+
+```python
+async with await Ledger.open("penstock.db") as ledger:
+    await ledger.set_budget(Budget(name="total", limit_nanos=100 * NANOS))
+    hold = await ledger.reserve("request-1", [(target, most_nanos)])  # or BudgetExceeded
+    try:
+        ...  # call hold.targets
+    finally:
+        await ledger.settle(hold, charges)  # none: nothing was used
+```
+
+A call is cancelled at any moment without harm: a hold that nobody got is released, and a settlement
+that nobody waits for is written all the same. Every request has a hold in the store before its
+provider is called, also when no budget applies: only so is a call that was answered in the ledger
+when the process is killed in the next moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from penstock.budget.amounts import MOST, dollars
+from penstock.budget.entries import NO_TAGS, Charge, Entry, Hold, check_amount
+from penstock.budget.ports import Adjustment, LedgerStore, Reservation
+from penstock.budget.reports import (
+    EVERYTHING,
+    Balance,
+    BudgetWarning,
+    Difference,
+    HistoryFilter,
+    Page,
+    Settlement,
+    Swept,
+    UsageBy,
+    UsageRow,
+)
+from penstock.budget.rules import Budget
+from penstock.contract.errors import BudgetExceeded, PenstockError
+from penstock.contract.ports import Target
+
+_log = logging.getLogger(__name__)
+_PAGE = 100
+_MOST_A_PAGE = 10_000
+
+
+class Ledger:
+    """One ledger, for the tasks of one event loop."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        *,
+        clock: Callable[[], float] = time.time,
+        lease_s: float = 120.0,
+        on_warning: Callable[[BudgetWarning], object] | None = None,
+        sleep: Callable[[float], Coroutine[Any, Any, object]] = asyncio.sleep,
+    ) -> None:
+        """`clock` gives Unix seconds; `on_warning` is called in the event loop, and beside the log.
+
+        `lease_s`: so long the money of a request whose process has died stays blocked.
+        """
+        if not lease_s > 0:
+            raise ValueError(f"lease_s={lease_s}: give seconds above 0")
+        self._store = store
+        self._clock = clock
+        self._lease_s = lease_s
+        self._on_warning = on_warning
+        self._sleep = sleep
+        self._held: weakref.WeakValueDictionary[int, Hold] = weakref.WeakValueDictionary()
+        self._unwritten: dict[int, tuple[Hold, Sequence[Charge], float]] = {}
+        self._keeper: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path | str,
+        *,
+        synchronous: Literal["normal", "full"] = "normal",
+        clock: Callable[[], float] = time.time,
+        lease_s: float = 120.0,
+        on_warning: Callable[[BudgetWarning], object] | None = None,
+    ) -> Ledger:
+        """A ledger in this SQLite file; `SqliteStore` says what `synchronous` promises."""
+        from penstock.budget.stores.sqlite import SqliteStore
+
+        store = await SqliteStore.open(path, synchronous=synchronous)
+        return cls(store, clock=clock, lease_s=lease_s, on_warning=on_warning)
+
+    async def __aenter__(self) -> Ledger:
+        """Begin to renew leases and to sweep, four times a lease."""
+        self._keeper = asyncio.create_task(self._keep(), name="penstock-ledger-keeper")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Write what is to be written, and close the store; what is held expires in time."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._write_again()
+        if self._unwritten:
+            _log.error("%d settlements could not be written: their holds expire as estimates",
+                       len(self._unwritten))  # fmt: skip
+        await self._store.aclose()
+
+    # -- requests
+
+    async def reserve(
+        self,
+        request_id: str,
+        candidates: Sequence[tuple[Target, int]],
+        *,
+        key: str | None = None,
+        tags: Mapping[str, str] = NO_TAGS,
+        lease_s: float | None = None,
+    ) -> Hold:
+        """Hold the cost of the dearest target that fits, in every budget that applies, or raise.
+
+        `candidates` are the targets that may be tried, each with the most it may cost. Those that
+        do not fit are in `left_out`; raises BudgetExceeded when none fits. `tags` are stored with
+        the entries: give those that budgets or reports may ask for. `lease_s` may be longer than
+        the ledger's own.
+        """
+        if not candidates:
+            raise ValueError("candidates is empty: give at least one target")
+        for target, nanos in candidates:
+            check_amount(f"the cost of {target}", nanos)
+        lease = self._lease_s if lease_s is None else lease_s
+        if lease < self._lease_s:
+            raise ValueError(f"lease_s={lease_s}: give {self._lease_s} or more: it is not renewed "
+                             "more often than that needs")  # fmt: skip
+        asked = Reservation(request_id, candidates, key, tags, self._clock(), lease)
+        reserving = self._store.reserve(asked)
+        try:
+            verdict = await asyncio.shield(reserving)
+        except asyncio.CancelledError:
+            reserving.add_done_callback(self._release_unclaimed)
+            raise
+        if isinstance(verdict, BudgetExceeded):
+            raise verdict.located(request_id=request_id)
+        self._held[verdict.id] = verdict
+        return verdict
+
+    async def settle(self, hold: Hold, charges: Sequence[Charge] = ()) -> Settlement:
+        """Replace a hold by what was used, exactly; without charges it is released.
+
+        The first settlement of a hold counts; a further one writes nothing, and says so in
+        `recorded`. What is above the hold is recorded too, for it was spent, and logged. When the
+        store fails, that is raised, and the settlement is kept and tried again until it is written.
+        """
+        return await asyncio.shield(self._settle(hold, charges, self._clock()))
+
+    def _settle(
+        self, hold: Hold, charges: Sequence[Charge], at: float
+    ) -> asyncio.Future[Settlement]:
+        settling = self._store.settle(hold, charges, at)
+        settling.add_done_callback(partial(self._settled, hold, charges, at))
+        return settling
+
+    def _settled(
+        self,
+        hold: Hold,
+        charges: Sequence[Charge],
+        at: float,
+        settling: asyncio.Future[Settlement],
+    ) -> None:
+        if settling.cancelled() or (error := settling.exception()) is not None:
+            error = None if settling.cancelled() else settling.exception()
+            _log.error("request %s: its settlement is not written and will be tried again: %s",
+                       hold.request_id, error)  # fmt: skip
+            self._unwritten[hold.id] = (hold, charges, at)
+            return
+        settlement = settling.result()
+        self._unwritten.pop(hold.id, None)
+        self._held.pop(hold.id, None)
+        if settlement.amount_nanos > hold.amount_nanos:
+            _log.warning("request %s has cost %s, and %s were held for it", hold.request_id,
+                         dollars(settlement.amount_nanos), dollars(hold.amount_nanos))  # fmt: skip
+        if settlement.overdrawn:
+            _log.warning("request %s has overdrawn: %s", hold.request_id,
+                         ", ".join(settlement.overdrawn))  # fmt: skip
+        self._warn(settlement.warnings)
+
+    def _release_unclaimed(self, reserving: asyncio.Future[Hold | BudgetExceeded]) -> None:
+        if not reserving.cancelled() and reserving.exception() is None:
+            verdict = reserving.result()
+            if isinstance(verdict, Hold):
+                self._settle(verdict, (), self._clock())
+
+    def _warn(self, warnings: Sequence[BudgetWarning]) -> None:
+        for warning in warnings:
+            _log.warning("%s", warning)
+            if self._on_warning is not None:
+                try:
+                    self._on_warning(warning)
+                except Exception:  # noqa: BLE001 - requests outlive watchers
+                    _log.exception("on_warning failed")
+
+    # -- leases
+
+    async def renew(self) -> None:
+        """Begin the leases anew of all holds that somebody here keeps."""
+        held = list(self._held)
+        if held:
+            await asyncio.shield(self._store.renew(held, self._clock()))
+
+    async def sweep(self) -> Swept:
+        """Turn the holds whose leases are over into estimates, whoever made them."""
+        swept = await asyncio.shield(self._store.sweep(self._clock()))
+        for one in swept.expired:
+            _log.warning("request %s was never settled: %s are counted as an estimate",
+                         one.request_id, dollars(one.amount_nanos))  # fmt: skip
+        self._warn(swept.warnings)
+        return swept
+
+    async def tend(self) -> None:
+        """Renew, sweep, and write what could not be written; the keeper does it by itself."""
+        await self.renew()
+        await self._write_again()
+        await self.sweep()
+
+    async def _write_again(self) -> None:
+        again = [self._settle(*one) for one in self._unwritten.values()]
+        await asyncio.gather(*again, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        while True:
+            await self._sleep(self._lease_s / 4)
+            try:
+                await self.tend()
+            except PenstockError as error:
+                _log.error("the ledger could not be tended: %s", error)
+
+    # -- budgets
+
+    async def set_budget(self, budget: Budget) -> None:
+        """Set by hand, also in place of one of that name, whose balance it keeps.
+
+        A new one, or one that covers other things than before, counts what its period has used
+        already. Requests that are under way are charged to it, though it holds nothing for them.
+        """
+        await asyncio.shield(self._store.set_budget(budget, self._clock()))
+
+    async def declare_budgets(self, budgets: Sequence[Budget]) -> None:
+        """Make the declared budgets be these: for a configuration, at each start and change.
+
+        Those that were declared before and are not among them go; those set by hand stay as
+        they are, also under a name that is declared.
+        """
+        await asyncio.shield(self._store.declare_budgets(budgets, self._clock()))
+
+    async def remove_budget(self, name: str) -> bool:
+        """Forget a budget; False when there is none of that name."""
+        return await asyncio.shield(self._store.remove_budget(name, self._clock()))
+
+    async def reset(self, budget: str) -> None:
+        """Let the present period of a budget begin anew; what is held for requests stays held."""
+        await asyncio.shield(self._store.reset(budget, self._clock()))
+
+    async def adjust(
+        self,
+        amount_nanos: int,
+        note: str,
+        *,
+        budget: str | None = None,
+        target: Target | None = None,
+        key: str | None = None,
+        tags: Mapping[str, str] = NO_TAGS,
+    ) -> None:
+        """Correct what is used, up or down: of one budget, or of all that cover what is named."""
+        if type(amount_nanos) is not int or not -MOST <= amount_nanos <= MOST:
+            raise ValueError(f"amount_nanos={amount_nanos!r}: give whole nano-dollars up to {MOST}")
+        correction = Adjustment(
+            amount_nanos=amount_nanos,
+            at=self._clock(),
+            note=note,
+            budget=budget,
+            target=target,
+            key=key,
+            tags=tags,
+        )
+        self._warn(await asyncio.shield(self._store.adjust(correction)))
+
+    # -- questions
+
+    async def balances(self) -> Sequence[Balance]:
+        """Every budget in its present period, by name."""
+        return await self._store.balances(self._clock())
+
+    async def usage(
+        self,
+        by: UsageBy | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> Sequence[UsageRow]:
+        """What was used between two moments, dearest first; without `by` in one row."""
+        if by not in (None, "provider", "model", "key"):
+            raise ValueError(f"by={by!r}: give 'provider', 'model', 'key' or None")
+        return await self._store.usage(by, since, until)
+
+    async def history(
+        self,
+        chosen: HistoryFilter = EVERYTHING,
+        *,
+        cursor: int | None = None,
+        limit: int = _PAGE,
+        oldest_first: bool = False,
+    ) -> Page:
+        """A page of entries; give its `next` as `cursor` for the page that follows."""
+        if not 1 <= limit <= _MOST_A_PAGE:
+            raise ValueError(f"limit={limit}: give 1 to {_MOST_A_PAGE}")
+        return await self._store.history(chosen, cursor, limit, oldest_first=oldest_first)
+
+    async def entries(self, chosen: HistoryFilter = EVERYTHING) -> AsyncGenerator[Entry, None]:
+        """All entries that are chosen, oldest first, page by page."""
+        page = await self.history(chosen, limit=_MOST_A_PAGE, oldest_first=True)
+        while True:
+            for entry in page.entries:
+                yield entry
+            if page.next is None:
+                return
+            page = await self.history(
+                chosen, cursor=page.next, limit=_MOST_A_PAGE, oldest_first=True
+            )
+
+    async def verify(self) -> Sequence[Difference]:
+        """Compute all balances from the entries; what differs from the recorded ones."""
+        return await self._store.verify()

@@ -1,0 +1,125 @@
+"""What a ledger asks of the place where it is kept.
+
+Methods that return a future have begun when they return it: who stops waiting does not stop the
+work. Those that write are atomic, and have happened for good (as far as the store's durability
+goes) when the future is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from penstock.budget.entries import NO_TAGS, Charge, Hold
+from penstock.budget.reports import (
+    Balance,
+    BudgetWarning,
+    Difference,
+    HistoryFilter,
+    Page,
+    Settlement,
+    Swept,
+    UsageBy,
+    UsageRow,
+)
+from penstock.budget.rules import Budget
+from penstock.contract.errors import BudgetExceeded
+from penstock.contract.ports import Target
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """What is asked for before a request."""
+
+    request_id: str
+    candidates: Sequence[tuple[Target, int]]
+    """The targets that may be tried, each with the most it may cost, in nano-dollars."""
+    key: str | None
+    tags: Mapping[str, str]
+    at: float
+    lease_s: float
+
+
+class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
+    """A correction by hand: of one budget, or of all that cover what it names."""
+
+    amount_nanos: int
+    """Added to what is used; negative: taken from it."""
+    at: float
+    note: str
+    budget: str | None = None
+    target: Target | None = None
+    key: str | None = None
+    tags: Mapping[str, str] = NO_TAGS
+
+
+class LedgerStore(Protocol):
+    """Keeps the entries and the balances that follow from them.
+
+    `penstock.budget.judge` decides what is admitted, in every store; the store's part is that what
+    was judged on is still so when the entry is written.
+    """
+
+    def reserve(self, asked: Reservation) -> asyncio.Future[Hold | BudgetExceeded]:
+        """Hold for every budget that applies, or for none; a refusal is returned, not raised."""
+        ...
+
+    def settle(
+        self, hold: Hold, charges: Sequence[Charge], at: float
+    ) -> asyncio.Future[Settlement]:
+        """Replace a hold by what was used; the first settlement of a hold counts."""
+        ...
+
+    def renew(self, holds: Sequence[int], at: float) -> asyncio.Future[None]:
+        """Begin the leases of these holds anew; those that are closed stay so."""
+        ...
+
+    def sweep(self, at: float) -> asyncio.Future[Swept]:
+        """Turn the holds whose leases are over into estimates."""
+        ...
+
+    def set_budget(self, budget: Budget, at: float) -> asyncio.Future[None]:
+        """Set by hand; it stays until it is removed, whatever is declared."""
+        ...
+
+    def declare_budgets(self, budgets: Sequence[Budget], at: float) -> asyncio.Future[None]:
+        """Make the declared budgets be these; those that are set by hand stay as they are."""
+        ...
+
+    def remove_budget(self, name: str, at: float) -> asyncio.Future[bool]:
+        """Forget a budget; False when there is none of that name."""
+        ...
+
+    def reset(self, name: str, at: float) -> asyncio.Future[None]:
+        """Count what the present period has used as nothing; raises ConfigurationError."""
+        ...
+
+    def adjust(self, adjustment: Adjustment) -> asyncio.Future[tuple[BudgetWarning, ...]]:
+        """Record a correction; raises ConfigurationError for a budget that does not exist."""
+        ...
+
+    async def balances(self, at: float) -> Sequence[Balance]:
+        """Every budget in its period at this moment, by name."""
+        ...
+
+    async def usage(
+        self, by: UsageBy | None, since: float | None, until: float | None
+    ) -> Sequence[UsageRow]:
+        """What was used, dearest first; without `by` one row for all of it."""
+        ...
+
+    async def history(
+        self, chosen: HistoryFilter, cursor: int | None, limit: int, *, oldest_first: bool
+    ) -> Page:
+        """The entries after this cursor."""
+        ...
+
+    async def verify(self) -> Sequence[Difference]:
+        """Compute every balance from the entries, and return what differs."""
+        ...
+
+    async def aclose(self) -> None:
+        """Finish what has begun, and let go of everything."""
+        ...

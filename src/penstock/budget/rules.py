@@ -1,0 +1,141 @@
+"""Budgets, and which of them a request touches.
+
+A budget may narrow to a provider, a model, a key, tags, or any of them together; what it does not
+name it does not ask for. Budgets that name the same things are found by one look-up of their
+values, so a request costs as much with a thousand budgets as with ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from penstock.budget.amounts import MOST
+from penstock.budget.periods import PERIODS, Calendar, Period, Span, time_zone
+from penstock.contract.errors import ConfigurationError
+from penstock.contract.ports import Target
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What may be spent in a period by what it covers; raises ConfigurationError for nonsense."""
+
+    name: str
+    limit_nanos: int
+    """Nano-dollars a period."""
+    period: Period = "month"
+    timezone: str = "UTC"
+    provider: str | None = None
+    model: str | None = None
+    """The upstream model's name, or `provider/model`."""
+    key: str | None = None
+    tags: dict[str, str] = {}
+    """Every one of them must be among the request's."""
+    hard: bool = True
+    """Hard: what does not fit is refused. Soft: it is let through, and warned about."""
+    warn_at: tuple[float, ...] = (0.8,)
+    """Shares of the limit; when so much is spent there is a warning, once a period each.
+
+    A soft budget warns at 1 as well.
+    """
+
+    def __post_init__(self) -> None:
+        problems = list(_problems(self))
+        if problems:
+            raise ConfigurationError(f"budget {self.name!r}: " + "; ".join(problems))
+        time_zone(self.timezone)
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """What must have been spent for a warning, in nano-dollars, ascending."""
+        shares = {*self.warn_at, *(() if self.hard else (1.0,))}
+        # In millionths: the product of two large integers is exact, that with a float is not.
+        return tuple(sorted(self.limit_nanos * round(share * 1e6) // 10**6 for share in shares))
+
+    def covers_the_same(self, other: Budget) -> bool:
+        """Whether both count the same things in the same periods, whatever their limits."""
+        return _coverage(self) == _coverage(other)
+
+
+def _coverage(budget: Budget) -> tuple[object, ...]:
+    one = budget
+    return (one.period, one.timezone, one.provider, one.model, one.key, one.tags)
+
+
+def _problems(budget: Budget) -> Iterable[str]:
+    if not budget.name:
+        yield "give it a name"
+    if type(budget.limit_nanos) is not int:
+        yield f"limit_nanos={budget.limit_nanos!r}: give whole nano-dollars"
+    elif not 0 <= budget.limit_nanos <= MOST:
+        yield f"limit_nanos={budget.limit_nanos}: give 0 to {MOST} (a billion dollars)"
+    if budget.period not in PERIODS:
+        yield f"period {budget.period!r} is not known: give {', '.join(PERIODS)}"
+    for field in ("provider", "model", "key"):
+        if getattr(budget, field) == "":
+            yield f"{field} is empty: give a name, or leave it out to cover all"
+    for share in budget.warn_at:
+        if not 0 < share <= 100:
+            yield f"warn_at has {share}: give shares of the limit above 0, such as 0.8"
+
+
+class Rule:
+    """A budget at work: with its number in the store and its calendar."""
+
+    __slots__ = ("_calendar", "budget", "id", "thresholds")
+
+    def __init__(self, id: int, budget: Budget) -> None:
+        """`id` stays the same when the budget is set again under its name."""
+        self.id = id
+        self.budget = budget
+        self.thresholds = budget.thresholds
+        self._calendar = Calendar(budget.period, budget.timezone)
+
+    def span(self, at: float) -> Span:
+        """Its period at this moment."""
+        return self._calendar.span(at)
+
+
+_Shape = tuple[bool, bool, bool, tuple[str, ...]]
+"""Whether it names a provider, a model, a key; and the names of its tags."""
+
+
+class Rules:
+    """All budgets, indexed by what they name."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        """Later changes make a new one."""
+        self.by_id = {rule.id: rule for rule in rules}
+        self.by_name = {rule.budget.name: rule for rule in self.by_id.values()}
+        self._shapes: dict[_Shape, dict[tuple[str, ...], list[Rule]]] = {}
+        for rule in self.by_id.values():
+            budget = rule.budget
+            tags = tuple(sorted(budget.tags))
+            shape = (bool(budget.provider), bool(budget.model), bool(budget.key), tags)
+            named = (budget.provider, budget.model, budget.key, *(budget.tags[tag] for tag in tags))
+            values = tuple(value for value in named if value is not None)
+            self._shapes.setdefault(shape, {}).setdefault(values, []).append(rule)
+
+    def matching(
+        self, target: Target | None, key: str | None, tags: Mapping[str, str]
+    ) -> Sequence[Rule]:
+        """The budgets that a call of this target counts against; None: of no target."""
+        found: list[Rule] = []
+        for (provider, model, keyed, names), rules in self._shapes.items():
+            if (keyed and key is None) or ((provider or model) and target is None):
+                continue
+            values: tuple[str, ...] = ()
+            if provider and target is not None:
+                values = (target.provider,)
+            rest: tuple[str, ...] = (key,) if keyed and key is not None else ()
+            if names:
+                known = [tags[name] for name in names if name in tags]
+                if len(known) != len(names):
+                    continue
+                rest = (*rest, *known)
+            if model and target is not None:
+                found += rules.get((*values, target.model, *rest), ())
+                found += rules.get((*values, str(target), *rest), ())
+            else:
+                found += rules.get((*values, *rest), ())
+        return found

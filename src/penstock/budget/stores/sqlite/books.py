@@ -1,0 +1,262 @@
+"""One transaction of the ledger: what is known, what is to be written, and how it is written.
+
+Balances and open holds are remembered from one transaction to the next, until SQLite says that
+another process has written. New rows are collected and written with few statements: between any
+two of them Python may hand the interpreter to another thread, and have it back much later.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from penstock.budget.entries import Entry, Posting
+from penstock.budget.reports import BudgetWarning
+from penstock.budget.rules import Budget, Rule, Rules
+from penstock.budget.stores.sqlite.schema import check_version, patiently, schema_version
+
+COLUMNS = (
+    "id, kind, at, request_id, key, provider, model, input_tokens, output_tokens, cached_tokens, "
+    "cache_write_tokens, reasoning_tokens, price, price_source, amount_nanos, estimated, hold, "
+    "held_at, budget, note, tags, postings"
+)
+_CHUNKS = (32, 8, 1)
+_MOST_BALANCES = 10_000
+_OPEN = 0
+_DEFINITION = msgspec.json.Decoder(Budget)
+_POSTINGS = msgspec.json.Decoder(tuple[Posting, ...])
+_Row = tuple[object, ...]
+_T = TypeVar("_T")
+
+
+class _Balance:
+    __slots__ = ("held", "used", "warned")
+
+    def __init__(self, used: int = 0, held: int = 0, warned: int = -1) -> None:
+        self.used = used
+        self.held = held
+        self.warned = warned
+
+
+class Books:
+    """The state of the ledger inside the write transaction; for the writer's thread only."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        """`begin` fills it."""
+        self.connection = connection
+        self.rules = Rules()
+        self._path = path
+        self._seen: int | None = None
+        self._generation: int | None = None
+        self._next_id = 1
+        self._balances: dict[tuple[int, int], _Balance] = {}
+        # Of holds that are still there: 0 when open, else the entry by which they expired.
+        self._holds: dict[int, int] = {}
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        self._entries: list[_Row] = []
+        self._opened: list[_Row] = []
+        self._closed: list[int] = []
+        self._moved: set[tuple[int, int]] = set()
+
+    # -- the transaction
+
+    def begin(self) -> None:
+        """Take the write lock, and forget what others have made untrue."""
+        execute = self.connection.execute
+        patiently(lambda: execute("BEGIN IMMEDIATE"))
+        (seen,) = execute("PRAGMA data_version").fetchone()
+        if seen != self._seen or len(self._balances) > _MOST_BALANCES:
+            self._balances.clear()
+            self._holds.clear()
+            (last,) = execute("SELECT max(id) FROM ledger_entries").fetchone()
+            self._next_id = (last or 0) + 1
+            self._refresh_rules()
+            self._seen = seen
+
+    def commit(self) -> None:
+        """Write what was collected, and make it last."""
+        self.flush()
+        self.connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Nothing of this has happened; what is remembered is not sure any more."""
+        self._forget_rows()
+        self._seen = self._generation = None
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def flush(self) -> None:
+        """Write what was collected, so that SQL sees it."""
+        self._insert(f"ledger_entries ({COLUMNS})", self._entries)
+        self._insert("ledger_holds (id, lease_until, lease_s)", self._opened)
+        for part in _chunks(self._closed):
+            marks = ", ".join("?" * len(part))
+            self.connection.execute(f"DELETE FROM ledger_holds WHERE id IN ({marks})", part)
+        moved: list[_Row] = []
+        for place in self._moved:
+            balance = self._balances[place]
+            moved.append((*place, balance.used, balance.held, balance.warned))
+        self._insert(
+            "ledger_balances",
+            moved,
+            "ON CONFLICT (budget, period) DO UPDATE SET "
+            "used = excluded.used, held = excluded.held, warned = excluded.warned",
+        )
+        self._forget_rows()
+
+    def _insert(self, into: str, rows: Sequence[_Row], otherwise: str = "") -> None:
+        for part in _chunks(rows):
+            one = f"({', '.join('?' * len(part[0]))})"
+            self.connection.execute(
+                f"INSERT INTO {into} VALUES {', '.join([one] * len(part))} {otherwise}",
+                [value for row in part for value in row],
+            )
+
+    # -- budgets
+
+    def rules_changed(self) -> None:
+        """The table of budgets was written: everybody is to read it anew."""
+        self.connection.execute(
+            "UPDATE ledger_meta SET value = value + 1 WHERE name = 'generation'"
+        )
+        self._refresh_rules()
+
+    def _refresh_rules(self) -> None:
+        query = "SELECT value FROM ledger_meta WHERE name = 'generation'"
+        (generation,) = self.connection.execute(query).fetchone()
+        if generation == self._generation:
+            return
+        check_version(schema_version(self.connection), self._path)
+        self.rules = Rules(read_rules(self.connection))
+        self._generation = generation
+
+    # -- holds
+
+    def expiry(self, hold: int) -> int | None:
+        """None: it is closed. 0: it is open. Else the entry by which it has expired."""
+        known = self._holds.get(hold)
+        if known is not None:
+            return known
+        query = "SELECT coalesce(expired, 0) FROM ledger_holds WHERE id = ?"
+        # Rows that are not written yet are known above.
+        found = self.connection.execute(query, (hold,)).fetchone()
+        if found is not None and hold not in self._closed:
+            self._holds[hold] = found[0]
+            return found[0]
+        return None
+
+    def open_hold(self, hold: int, lease_until: float, lease_s: float) -> None:
+        """Its entry was added."""
+        self._holds[hold] = _OPEN
+        self._opened.append((hold, lease_until, lease_s))
+
+    def close_hold(self, hold: int) -> None:
+        """Its request is settled."""
+        self._holds.pop(hold, None)
+        self._closed.append(hold)
+
+    def hold_expired(self, hold: int, entry: int) -> None:
+        """It stays as a trace for a settlement that comes late."""
+        self._holds[hold] = entry
+
+    # -- entries and balances
+
+    def next_id(self) -> int:
+        """The number of the entry that is added next."""
+        return self._next_id
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry whose id is `next_id()`, and move the balances by its postings."""
+        self._next_id += 1
+        for posting in entry.postings:
+            place = (posting.budget, posting.period)
+            balance = self.balance(*place)
+            balance.used += posting.used
+            balance.held += posting.held
+            self._moved.add(place)
+        self._entries.append(
+            (
+                entry.id,
+                entry.kind,
+                entry.at,
+                entry.request_id,
+                entry.key,
+                entry.provider,
+                entry.model,
+                entry.input_tokens,
+                entry.output_tokens,
+                entry.cached_tokens,
+                entry.cache_write_tokens,
+                entry.reasoning_tokens,
+                entry.price,
+                entry.price_source,
+                entry.amount_nanos,
+                entry.estimated,
+                entry.hold,
+                entry.held_at,
+                entry.budget,
+                entry.note,
+                msgspec.json.encode(entry.tags).decode() if entry.tags else None,
+                msgspec.json.encode(entry.postings).decode() if entry.postings else None,
+            )
+        )
+
+    def balance(self, budget: int, period: int) -> _Balance:
+        """What is used and held there now."""
+        place = (budget, period)
+        balance = self._balances.get(place)
+        if balance is None:
+            query = "SELECT used, held, warned FROM ledger_balances WHERE budget = ? AND period = ?"
+            found = self.connection.execute(query, place).fetchone()
+            balance = self._balances[place] = _Balance(*found) if found else _Balance()
+        return balance
+
+    def taken(self, budget: int, period: int) -> int:
+        """Used and held together."""
+        balance = self.balance(budget, period)
+        return balance.used + balance.held
+
+    def warnings(self, postings: Iterable[Posting]) -> Iterator[BudgetWarning]:
+        """The thresholds that these postings, which were added, have reached."""
+        for posting in postings:
+            rule = self.rules.by_id.get(posting.budget)
+            if rule is None or posting.used <= 0:
+                continue
+            balance = self.balance(posting.budget, posting.period)
+            for threshold in rule.thresholds:
+                if balance.warned < threshold <= balance.used:
+                    balance.warned = threshold
+                    yield _warning(rule, threshold, balance.used, posting.period)
+
+
+def _warning(rule: Rule, threshold: int, used: int, period: int) -> BudgetWarning:
+    budget = rule.budget
+    span = rule.span(period)
+    return BudgetWarning(budget.name, threshold, used, budget.limit_nanos, period, span.end)
+
+
+def read_rules(connection: sqlite3.Connection) -> Iterator[Rule]:
+    """All budgets that are in the file."""
+    query = "SELECT id, definition FROM ledger_budgets ORDER BY id"
+    for id, definition in connection.execute(query):
+        yield Rule(id, _DEFINITION.decode(definition))
+
+
+def read_postings(text: str | None) -> tuple[Posting, ...]:
+    """The postings of an entry as they are stored."""
+    return _POSTINGS.decode(text) if text else ()
+
+
+def _chunks(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Parts of few different lengths: SQLite prepares a statement for each length once."""
+    start = 0
+    for size in _CHUNKS:
+        while len(rows) - start >= size:
+            yield rows[start : start + size]
+            start += size

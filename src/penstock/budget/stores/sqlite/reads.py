@@ -1,0 +1,172 @@
+"""Questions to the file, each on a connection of its own: they never wait for the writer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from penstock.budget.entries import Entry
+from penstock.budget.reports import (
+    Balance,
+    Difference,
+    HistoryFilter,
+    Page,
+    UsageBy,
+    UsageRow,
+)
+from penstock.budget.stores.sqlite.books import COLUMNS, read_postings, read_rules
+
+_TAGS = msgspec.json.Decoder(dict[str, str])
+_COUNTED = "kind IN ('settle', 'expire', 'adjust') AND budget IS NULL"
+"""What was spent; corrections of a single budget are no money."""
+
+_NAMES = {None: "NULL", "provider": "provider", "model": "model", "key": "key"}
+
+
+def balances(connection: sqlite3.Connection, at: float) -> list[Balance]:
+    """Every budget in its period at this moment, by name."""
+    found: list[Balance] = []
+    for rule in read_rules(connection):
+        span = rule.span(at)
+        query = "SELECT used, held FROM ledger_balances WHERE budget = ? AND period = ?"
+        row = connection.execute(query, (rule.id, span.start)).fetchone()
+        used, held = row or (0, 0)
+        found.append(Balance(rule.budget, used, held, span.start, span.end))
+    return sorted(found, key=lambda one: one.budget.name)
+
+
+def usage(
+    connection: sqlite3.Connection, by: UsageBy | None, since: float | None, until: float | None
+) -> list[UsageRow]:
+    """What was used, dearest first."""
+    where, values = _where(HistoryFilter(since=since, until=until))
+    rows = connection.execute(
+        f"SELECT {_NAMES[by]}, "
+        "count(DISTINCT CASE kind WHEN 'adjust' THEN NULL ELSE hold END), "
+        "coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), "
+        "coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0), "
+        "coalesce(sum(reasoning_tokens), 0), "
+        "sum(amount_nanos), coalesce(sum(CASE WHEN estimated THEN amount_nanos END), 0) "
+        f"FROM ledger_entries WHERE {_COUNTED} {where} GROUP BY 1 ORDER BY 8 DESC, 1",
+        values,
+    )
+    return [
+        UsageRow(
+            name=row[0],
+            requests=row[1],
+            input_tokens=row[2],
+            output_tokens=row[3],
+            cached_tokens=row[4],
+            cache_write_tokens=row[5],
+            reasoning_tokens=row[6],
+            amount_nanos=row[7],
+            estimated_nanos=row[8],
+        )
+        for row in rows
+    ]
+
+
+def history(
+    connection: sqlite3.Connection,
+    chosen: HistoryFilter,
+    cursor: int | None,
+    limit: int,
+    oldest_first: bool,
+) -> Page:
+    """The entries after this cursor, which is the number of the last one that was seen."""
+    where, values = _where(chosen)
+    if cursor is not None:
+        where += f" AND id {'>' if oldest_first else '<'} ?"
+        values.append(cursor)
+    order = "ASC" if oldest_first else "DESC"
+    query = f"SELECT {COLUMNS} FROM ledger_entries WHERE 1 {where} ORDER BY id {order} LIMIT ?"
+    # One more than asked for tells whether there is a next page.
+    rows = connection.execute(query, (*values, limit + 1)).fetchall()
+    entries = tuple(map(_entry, rows[:limit]))
+    return Page(entries, entries[-1].id if len(rows) > limit else None)
+
+
+def _where(chosen: HistoryFilter) -> tuple[str, list[object]]:
+    clauses: list[str] = []
+    values: list[object] = []
+    for column, comparison, value in (
+        ("at", ">=", chosen.since),
+        ("at", "<", chosen.until),
+        ("kind", "=", chosen.kind),
+        ("request_id", "=", chosen.request_id),
+        ("key", "=", chosen.key),
+        ("provider", "=", chosen.provider),
+        ("model", "=", chosen.model),
+    ):
+        if value is not None:
+            clauses.append(f"AND {column} {comparison} ?")
+            values.append(value)
+    return " ".join(clauses), values
+
+
+def _entry(row: Sequence[object]) -> Entry:
+    fields = dict(zip(Entry.__struct_fields__, row, strict=True))
+    tags, postings = fields["tags"], fields["postings"]
+    fields["tags"] = _TAGS.decode(tags) if isinstance(tags, str) else None
+    fields["postings"] = read_postings(postings) if isinstance(postings, str) else ()
+    return msgspec.convert(fields, Entry, strict=False)
+
+
+def verify(connection: sqlite3.Connection) -> list[Difference]:
+    """Compute balances and open holds from the entries, as of one moment, and compare."""
+    connection.execute("BEGIN")
+    return [
+        *_file_differences(connection),
+        *_balance_differences(connection),
+        *_hold_differences(connection),
+    ]
+
+
+def _file_differences(connection: sqlite3.Connection) -> Iterator[Difference]:
+    for (said,) in connection.execute("PRAGMA quick_check(20)"):
+        if said != "ok":
+            yield Difference("the file", said, "a sound database")
+
+
+def _balance_differences(connection: sqlite3.Connection) -> Iterator[Difference]:
+    names = dict(connection.execute("SELECT id, name FROM ledger_budgets").fetchall())
+    recorded = {
+        (budget, period): (used, held)
+        for budget, period, used, held in connection.execute(
+            "SELECT budget, period, used, held FROM ledger_balances"
+        )
+    }
+    computed = {
+        (budget, period): (used, held)
+        for budget, period, used, held in connection.execute(
+            "SELECT json_extract(p.value, '$[0]') AS budget, json_extract(p.value, '$[1]') AS "
+            "period, sum(json_extract(p.value, '$[2]')), sum(json_extract(p.value, '$[3]')) "
+            "FROM ledger_entries e, json_each(e.postings) p GROUP BY budget, period"
+        )
+    }
+    for place in sorted(recorded.keys() | computed.keys()):
+        written, true = recorded.get(place, (0, 0)), computed.get(place, (0, 0))
+        if written != true:
+            name = names.get(place[0], f"number {place[0]}, removed")
+            yield Difference(
+                f"budget {name} in its period from {place[1]}",
+                "used {}, held {}".format(*written),
+                "used {}, held {}".format(*true),
+            )
+
+
+def _hold_differences(connection: sqlite3.Connection) -> Iterator[Difference]:
+    closed = "SELECT hold FROM ledger_entries WHERE hold IS NOT NULL"
+    open_holds = "SELECT id FROM ledger_holds WHERE expired IS NULL"
+    for (hold,) in connection.execute(
+        "SELECT id FROM ledger_entries WHERE kind = 'hold' "
+        f"AND id NOT IN ({closed}) AND id NOT IN ({open_holds})"
+    ):
+        yield Difference(f"hold {hold}", "closed", "open: no entry closes it")
+    for (hold,) in connection.execute(
+        f"{open_holds} AND (id IN ({closed}) "
+        "OR id NOT IN (SELECT id FROM ledger_entries WHERE kind = 'hold'))"
+    ):
+        yield Difference(f"hold {hold}", "open", "closed, or never made")

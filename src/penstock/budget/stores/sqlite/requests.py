@@ -1,0 +1,261 @@
+"""What is written for a request: its hold, its settlement, its lease, its expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.budget.entries import Charge, Entry, EntryKind, Hold, Posting
+from penstock.budget.judge import judge
+from penstock.budget.ports import Reservation
+from penstock.budget.reports import BudgetWarning, Expired, Settlement, Swept
+from penstock.budget.stores.sqlite.books import Books, read_postings
+from penstock.contract.errors import BudgetExceeded
+from penstock.contract.ports import Target
+
+_TRACE_S = 7 * 86400.0
+"""For so long a settlement may come late and still replace the estimate of its hold."""
+_LATE = "the settlement came after its hold had expired: the estimate is taken back"
+_EXPIRED = "the lease ran out before the request was settled"
+
+
+class Reserve(msgspec.Struct, frozen=True):
+    """Hold, or refuse."""
+
+    asked: Reservation
+
+    def run(self, books: Books) -> Hold | BudgetExceeded:
+        """Judge by the balances of this transaction."""
+        asked = self.asked
+        verdict = judge(asked, books.rules, books.taken)
+        if isinstance(verdict, BudgetExceeded):
+            return verdict
+        id = books.next_id()
+        books.add(
+            Entry(
+                id=id,
+                kind="hold",
+                at=asked.at,
+                request_id=asked.request_id,
+                key=asked.key,
+                provider=verdict.dearest.provider,
+                model=verdict.dearest.model,
+                amount_nanos=verdict.amount_nanos,
+                estimated=True,
+                tags=dict(asked.tags),
+                postings=verdict.postings,
+            )
+        )
+        books.open_hold(id, asked.at + asked.lease_s, asked.lease_s)
+        return Hold(
+            id,
+            asked.request_id,
+            verdict.targets,
+            verdict.amount_nanos,
+            asked.at,
+            asked.lease_s,
+            verdict.left_out,
+            asked.key,
+            asked.tags,
+            verdict.postings,
+        )
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Replace a hold by its charges, each charged to the period in which the hold was made."""
+
+    hold: Hold
+    charges: Sequence[Charge]
+    at: float
+
+    def run(self, books: Books) -> Settlement:
+        """Nothing happens when the hold has been settled."""
+        hold = self.hold
+        expiry = books.expiry(hold.id)
+        if expiry is None:
+            return Settlement(recorded=False)
+        late = expiry != 0
+        if late:
+            _take_back(books, hold, self.at)
+        books.close_hold(hold.id)
+        releases = [] if late else [one._replace(held=-one.held) for one in hold.postings]
+        if not self.charges:
+            books.add(self._entry(books, "release", releases))
+            return Settlement(recorded=True, late=late)
+        warnings: list[BudgetWarning] = []
+        overdrawn: list[str] = []
+        for charge in self.charges:
+            postings = self._postings(books, charge, releases)
+            books.add(self._entry(books, "settle", postings, charge))
+            warnings += books.warnings(postings)
+            overdrawn += _newly_overdrawn(books, postings)
+            releases = []
+        total = sum(charge.cost_nanos for charge in self.charges)
+        return Settlement(True, total, late, tuple(warnings), tuple(overdrawn))
+
+    def _postings(
+        self, books: Books, charge: Charge, releases: Sequence[Posting]
+    ) -> Sequence[Posting]:
+        places = {(one.budget, one.period): one for one in releases}
+        cost = charge.cost_nanos
+        for rule in books.rules.matching(charge.target, self.hold.key, self.hold.tags):
+            # Budgets that came after the hold are charged too.
+            place = (rule.id, rule.span(self.hold.at).start)
+            places[place] = Posting(*place, cost, places[place].held if place in places else 0)
+        return [one for one in places.values() if one.used or one.held]
+
+    def _entry(
+        self,
+        books: Books,
+        kind: EntryKind,
+        postings: Sequence[Posting],
+        charge: Charge | None = None,
+    ) -> Entry:
+        hold = self.hold
+        common = Entry(
+            id=books.next_id(),
+            kind=kind,
+            at=self.at,
+            request_id=hold.request_id,
+            key=hold.key,
+            hold=hold.id,
+            held_at=hold.at,
+            tags=dict(hold.tags),
+            postings=tuple(postings),
+        )
+        if charge is None:
+            return common
+        usage = charge.usage
+        return msgspec.structs.replace(
+            common,
+            provider=charge.target.provider,
+            model=charge.target.model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_input_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            price=charge.price,
+            price_source=charge.price_source,
+            amount_nanos=charge.cost_nanos,
+            estimated=charge.estimated,
+        )
+
+
+def _newly_overdrawn(books: Books, postings: Sequence[Posting]) -> list[str]:
+    names: list[str] = []
+    for posting in postings:
+        rule = books.rules.by_id.get(posting.budget)
+        if rule is not None and posting.used > 0:
+            used = books.balance(posting.budget, posting.period).used
+            if used - posting.used <= rule.budget.limit_nanos < used:
+                names.append(rule.budget.name)
+    return names
+
+
+def _take_back(books: Books, hold: Hold, at: float) -> None:
+    """Undo the estimate; what was reset since then is not taken back a second time."""
+    postings = [
+        Posting(one.budget, one.period, -min(one.held, used), 0)
+        for one in hold.postings
+        if (used := books.balance(one.budget, one.period).used) > 0
+    ]
+    dearest = _dearest(books, hold)
+    books.add(
+        Entry(
+            id=books.next_id(),
+            kind="adjust",
+            at=at,
+            request_id=hold.request_id,
+            key=hold.key,
+            provider=dearest.provider,
+            model=dearest.model,
+            amount_nanos=-hold.amount_nanos,
+            estimated=True,
+            hold=hold.id,
+            held_at=hold.at,
+            note=_LATE,
+            tags=dict(hold.tags),
+            postings=tuple(postings),
+        )
+    )
+
+
+def _dearest(books: Books, hold: Hold) -> Target:
+    books.flush()
+    query = "SELECT provider, model FROM ledger_entries WHERE id = ?"
+    return Target(*books.connection.execute(query, (hold.id,)).fetchone())
+
+
+class Renew(msgspec.Struct, frozen=True):
+    """Begin leases anew."""
+
+    holds: Sequence[int]
+    at: float
+
+    def run(self, books: Books) -> None:
+        """Those that are closed, or have expired, stay so."""
+        books.flush()
+        books.connection.executemany(
+            "UPDATE ledger_holds SET lease_until = ? + lease_s WHERE id = ? AND expired IS NULL",
+            [(self.at, hold) for hold in self.holds],
+        )
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """Turn the holds of the dead into estimates: they may have been answered, and were paid."""
+
+    at: float
+
+    def run(self, books: Books) -> Swept:
+        """Each budget is charged what it held."""
+        books.flush()
+        execute = books.connection.execute
+        # Only a clock that was set back can have made a lease that ends later than this.
+        execute(
+            "UPDATE ledger_holds SET lease_until = ?1 + lease_s "
+            "WHERE lease_until > ?1 AND lease_until > ?1 + lease_s AND expired IS NULL",
+            (self.at,),
+        )
+        rows = execute(
+            "SELECT e.id, e.at, e.request_id, e.key, e.provider, e.model, e.amount_nanos, e.tags, "
+            "e.postings FROM ledger_holds h JOIN ledger_entries e ON e.id = h.id "
+            "WHERE h.lease_until <= ? AND h.expired IS NULL",
+            (self.at,),
+        ).fetchall()
+        expired: list[Expired] = []
+        warnings: list[BudgetWarning] = []
+        for hold, held_at, request_id, key, provider, model, amount, tags, held in rows:
+            postings = [
+                Posting(one.budget, one.period, one.held, -one.held) for one in read_postings(held)
+            ]
+            id = books.next_id()
+            books.add(
+                Entry(
+                    id=id,
+                    kind="expire",
+                    at=self.at,
+                    request_id=request_id,
+                    key=key,
+                    provider=provider,
+                    model=model,
+                    price_source="hold",
+                    amount_nanos=amount,
+                    estimated=True,
+                    hold=hold,
+                    held_at=held_at,
+                    note=_EXPIRED,
+                    tags=msgspec.json.decode(tags) if tags else None,
+                    postings=tuple(postings),
+                )
+            )
+            books.hold_expired(hold, id)
+            execute("UPDATE ledger_holds SET expired = ? WHERE id = ?", (id, hold))
+            expired.append(Expired(hold, request_id, amount))
+            warnings += books.warnings(postings)
+        execute(
+            "DELETE FROM ledger_holds WHERE lease_until < ? AND expired IS NOT NULL",
+            (self.at - _TRACE_S,),
+        )
+        return Swept(tuple(expired), tuple(warnings))

@@ -1,0 +1,205 @@
+"""The tables, how an older file becomes a newer one, and how a file is opened.
+
+The tables carry a prefix and their own version, so that the file may hold other things too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from penstock.budget.stores.sqlite.failures import is_busy
+from penstock.contract.errors import ConfigurationError
+
+Synchronous = Literal["normal", "full"]
+BUSY_LIMIT_S = 30.0
+"""How long a process waits for the others before it gives up."""
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0002, 0.005
+_CHECKPOINT_PAGES = 4000
+_T = TypeVar("_T")
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE ledger_entries (
+            id INTEGER PRIMARY KEY,
+            kind TEXT NOT NULL,
+            at REAL NOT NULL,
+            request_id TEXT,
+            key TEXT,
+            provider TEXT,
+            model TEXT,
+            input_tokens INTEGER,
+            output_tokens INTEGER,
+            cached_tokens INTEGER,
+            cache_write_tokens INTEGER,
+            reasoning_tokens INTEGER,
+            price TEXT,
+            price_source TEXT,
+            amount_nanos INTEGER NOT NULL,
+            estimated INTEGER NOT NULL,
+            hold INTEGER,
+            held_at REAL,
+            budget TEXT,
+            note TEXT,
+            tags TEXT,
+            postings TEXT
+        )""",
+        # New entries are at its end, so it costs the same whatever the past holds.
+        "CREATE INDEX ledger_entries_at ON ledger_entries (at)",
+        """CREATE TABLE ledger_holds (
+            id INTEGER PRIMARY KEY,
+            lease_until REAL NOT NULL,
+            lease_s REAL NOT NULL,
+            expired INTEGER
+        )""",
+        "CREATE INDEX ledger_holds_lease ON ledger_holds (lease_until)",
+        """CREATE TABLE ledger_budgets (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            name TEXT NOT NULL UNIQUE,
+            definition TEXT NOT NULL,
+            declared INTEGER NOT NULL
+        )""",
+        """CREATE TABLE ledger_balances (
+            budget INTEGER NOT NULL,
+            period INTEGER NOT NULL,
+            used INTEGER NOT NULL,
+            held INTEGER NOT NULL,
+            warned INTEGER NOT NULL,
+            PRIMARY KEY (budget, period)
+        ) WITHOUT ROWID""",
+    ),
+)
+"""What makes version N + 1 out of version N; entries are added at the end, never changed."""
+
+
+def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+    """Open the file for writing, and make it when there is none; not shared by threads."""
+    if not path.exists():
+        # It tells who asked for what: its owner's business.
+        with contextlib.suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, cached_statements=256)
+    try:
+        (mode,) = patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+        if mode != "wal":
+            raise ConfigurationError(
+                f"the ledger {path} cannot be kept in WAL mode but in {mode!r}: put it on a local "
+                "disk, for network file systems cannot share it"
+            )
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        if synchronous == "full":
+            # Only macOS has it: there, a plain fsync does not reach the medium.
+            connection.execute("PRAGMA fullfsync = ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open the file for questions only; never waits for those who write."""
+    return sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_LIMIT_S, isolation_level=None
+    )
+
+
+def patiently(attempt: Callable[[], _T], limit_s: float = BUSY_LIMIT_S) -> _T:
+    """Try until nobody else has the file.
+
+    SQLite's own waiting sleeps for up to 100 ms at a time, when a group commit takes less than one.
+    """
+    deadline = time.monotonic() + limit_s
+    wait = _SHORTEST_WAIT_S
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(wait)
+        wait = min(wait * 1.5, _LONGEST_WAIT_S)
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: Path,
+    migrations: Sequence[Sequence[str]] = MIGRATIONS,
+) -> Path | None:
+    """Bring the tables to the newest version; returns the backup that was made before, if any.
+
+    Raises ConfigurationError for a file of a newer Penstock, which is left as it is.
+    """
+    patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    try:
+        version = schema_version(connection)
+        check_version(version, path, len(migrations))
+        backup = None
+        if version < len(migrations):
+            if version:
+                # While the write lock is ours, nothing can come between the copy and the change.
+                backup = _back_up(path, version)
+            for statements in migrations[version:]:
+                for statement in statements:
+                    connection.execute(statement)
+            _set_version(connection, len(migrations))
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return backup
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The version of the tables; 0 when there are none."""
+    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ledger_meta'"
+    if connection.execute(known).fetchone() is None:
+        return 0
+    query = "SELECT value FROM ledger_meta WHERE name = 'version'"
+    return int(connection.execute(query).fetchone()[0])
+
+
+def check_version(version: int, path: Path, newest: int = len(MIGRATIONS)) -> None:
+    """Raise ConfigurationError when the file is newer than this code."""
+    if version > newest:
+        raise ConfigurationError(
+            f"the ledger {path} has version {version}, and this Penstock knows versions up to "
+            f"{newest}: update Penstock, or give it another file. Nothing was changed in it"
+        )
+
+
+def _set_version(connection: sqlite3.Connection, version: int) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS ledger_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL)"
+    )
+    connection.execute("INSERT OR REPLACE INTO ledger_meta VALUES ('version', ?)", (version,))
+    # Processes that have it open look at the version again when this number changes.
+    connection.execute(
+        "INSERT INTO ledger_meta VALUES ('generation', 1) "
+        "ON CONFLICT (name) DO UPDATE SET value = value + 1"
+    )
+
+
+def _back_up(path: Path, version: int) -> Path:
+    number = 1
+    while (backup := path.with_name(f"{path.name}.v{version}-{number}.backup")).exists():
+        number += 1
+    source = connect_to_read(path)
+    try:
+        target = sqlite3.connect(backup)
+        try:
+            source.backup(target)
+        finally:
+            target.close()
+    except BaseException:
+        backup.unlink(missing_ok=True)
+        raise
+    finally:
+        source.close()
+    return backup

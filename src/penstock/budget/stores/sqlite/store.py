@@ -1,0 +1,160 @@
+"""The port of the ledger, filled by one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.budget.entries import Charge, Hold
+from penstock.budget.ports import Adjustment, Reservation
+from penstock.budget.reports import (
+    Balance,
+    BudgetWarning,
+    Difference,
+    HistoryFilter,
+    Page,
+    Settlement,
+    Swept,
+    UsageBy,
+    UsageRow,
+)
+from penstock.budget.rules import Budget
+from penstock.budget.stores.sqlite import reads
+from penstock.budget.stores.sqlite.failures import translated
+from penstock.budget.stores.sqlite.requests import Renew, Reserve, Settle, Sweep
+from penstock.budget.stores.sqlite.schema import Synchronous, connect, connect_to_read, prepare
+from penstock.budget.stores.sqlite.upkeep import (
+    Adjust,
+    DeclareBudgets,
+    RemoveBudget,
+    Reset,
+    SetBudget,
+)
+from penstock.budget.stores.sqlite.writer import Writer
+from penstock.contract.errors import BudgetExceeded, ConfigurationError
+
+_T = TypeVar("_T")
+
+
+class SqliteStore:
+    """A ledger in one file, for any number of tasks, event loops and processes of one machine.
+
+    `synchronous` says what a power failure may take. A killed process never loses what was
+    committed, with either.
+
+    - `normal`: SQLite writes to the disk when it is time for it. The last transactions before a
+      power failure or a crash of the system may be missing, holds and settlements alike; what is
+      there is whole and adds up.
+    - `full`: each group commit waits for the disk. Nothing that was answered to is missing, as far
+      as the disk keeps what it says is written; each commit takes as long as the disk needs.
+
+    Open it after a fork, not before.
+    """
+
+    def __init__(self, path: Path, writer: Writer) -> None:
+        """Made by `open`."""
+        self._path = path
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, path: Path | str, *, synchronous: Synchronous = "normal") -> SqliteStore:
+        """Open the file or make it; an older one is backed up beside itself, then brought up.
+
+        Raises ConfigurationError when it cannot be used: damaged, read-only, newer than this code.
+        """
+        if synchronous not in ("normal", "full"):
+            raise ConfigurationError(f"synchronous={synchronous!r}: give 'normal' or 'full'")
+        file = Path(path)
+
+        def connection() -> sqlite3.Connection:
+            opened = connect(file, synchronous)
+            try:
+                prepare(opened, file)
+            except BaseException:
+                opened.close()
+                raise
+            return opened
+
+        writer = Writer(file, connection)
+        await writer.start()
+        return cls(file, writer)
+
+    def reserve(self, asked: Reservation) -> asyncio.Future[Hold | BudgetExceeded]:
+        """Judged by what the file says, so that it holds for all processes."""
+        return self._writer.submit(Reserve(asked))
+
+    def settle(
+        self, hold: Hold, charges: Sequence[Charge], at: float
+    ) -> asyncio.Future[Settlement]:
+        """The first settlement of a hold counts."""
+        return self._writer.submit(Settle(hold, charges, at))
+
+    def renew(self, holds: Sequence[int], at: float) -> asyncio.Future[None]:
+        """Begin leases anew."""
+        return self._writer.submit(Renew(holds, at))
+
+    def sweep(self, at: float) -> asyncio.Future[Swept]:
+        """Turn holds whose leases are over into estimates, whichever process made them."""
+        return self._writer.submit(Sweep(at))
+
+    def set_budget(self, budget: Budget, at: float) -> asyncio.Future[None]:
+        """Other processes know it with their next transaction."""
+        return self._writer.submit(SetBudget(budget, at))
+
+    def declare_budgets(self, budgets: Sequence[Budget], at: float) -> asyncio.Future[None]:
+        """Processes that declare the same do so once."""
+        return self._writer.submit(DeclareBudgets(budgets, at))
+
+    def remove_budget(self, name: str, at: float) -> asyncio.Future[bool]:
+        """False when there is none of that name."""
+        return self._writer.submit(RemoveBudget(name))
+
+    def reset(self, name: str, at: float) -> asyncio.Future[None]:
+        """Begin the present period anew."""
+        return self._writer.submit(Reset(name, at))
+
+    def adjust(self, adjustment: Adjustment) -> asyncio.Future[tuple[BudgetWarning, ...]]:
+        """Correct what is used."""
+        return self._writer.submit(Adjust(adjustment))
+
+    async def balances(self, at: float) -> Sequence[Balance]:
+        """As of the last commit."""
+        return await self._read(lambda connection: reads.balances(connection, at))
+
+    async def usage(
+        self, by: UsageBy | None, since: float | None, until: float | None
+    ) -> Sequence[UsageRow]:
+        """Reads the entries of that time, and no others."""
+        return await self._read(lambda connection: reads.usage(connection, by, since, until))
+
+    async def history(
+        self, chosen: HistoryFilter, cursor: int | None, limit: int, *, oldest_first: bool
+    ) -> Page:
+        """Pages stay right while entries are added."""
+        return await self._read(
+            lambda connection: reads.history(connection, chosen, cursor, limit, oldest_first)
+        )
+
+    async def verify(self) -> Sequence[Difference]:
+        """As of one moment, while others go on writing."""
+        return await self._read(reads.verify)
+
+    async def aclose(self) -> None:
+        """Write what was submitted, and close the file."""
+        await self._writer.aclose()
+
+    async def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
+        def ask() -> _T:
+            try:
+                connection = connect_to_read(self._path)
+                try:
+                    return question(connection)
+                finally:
+                    connection.close()
+            except sqlite3.Error as error:
+                raise translated(error, self._path) from error
+
+        return await asyncio.to_thread(ask)

@@ -1,0 +1,199 @@
+"""What people write into the ledger: budgets, resets, corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.budget.entries import Entry, Posting
+from penstock.budget.periods import Span, at_text
+from penstock.budget.ports import Adjustment
+from penstock.budget.reports import BudgetWarning
+from penstock.budget.rules import Budget, Rule
+from penstock.budget.stores.sqlite.books import Books
+from penstock.contract.errors import ConfigurationError
+
+
+class SetBudget(msgspec.Struct, frozen=True):
+    """Set one by hand."""
+
+    budget: Budget
+    at: float
+
+    def run(self, books: Books) -> None:
+        """Under a name that exists, it takes the place of that one and keeps its balance."""
+        _write(books, self.budget, declared=False, at=self.at)
+
+
+class DeclareBudgets(msgspec.Struct, frozen=True):
+    """Make the declared ones be these."""
+
+    budgets: Sequence[Budget]
+    at: float
+
+    def run(self, books: Books) -> None:
+        """What was set by hand stays, also when it has the name of a declared one."""
+        query = "SELECT name, declared FROM ledger_budgets"
+        known = dict(books.connection.execute(query).fetchall())
+        names = {budget.name for budget in self.budgets}
+        for name in [name for name, declared in known.items() if declared and name not in names]:
+            _remove(books, name)
+        for budget in self.budgets:
+            if known.get(budget.name, 1):
+                _write(books, budget, declared=True, at=self.at)
+
+
+class RemoveBudget(msgspec.Struct, frozen=True):
+    """Forget one; what was counted for it stays in the entries."""
+
+    name: str
+
+    def run(self, books: Books) -> bool:
+        """False when there is none."""
+        if self.name not in books.rules.by_name:
+            return False
+        _remove(books, self.name)
+        return True
+
+
+class Reset(msgspec.Struct, frozen=True):
+    """Begin the present period anew; what is held stays held."""
+
+    name: str
+    at: float
+
+    def run(self, books: Books) -> None:
+        """The entry has what the budget had counted."""
+        rule = _existing(books, self.name)
+        place = (rule.id, rule.span(self.at).start)
+        balance = books.balance(*place)
+        books.add(
+            Entry(
+                id=books.next_id(),
+                kind="reset",
+                at=self.at,
+                amount_nanos=-balance.used,
+                budget=self.name,
+                postings=(Posting(*place, -balance.used, 0),),
+            )
+        )
+        balance.warned = -1
+
+
+class Adjust(msgspec.Struct, frozen=True):
+    """Correct what is used."""
+
+    adjustment: Adjustment
+
+    def run(self, books: Books) -> tuple[BudgetWarning, ...]:
+        """Of one budget, or of all that cover what is named."""
+        one = self.adjustment
+        if one.budget is not None:
+            rules: Sequence[Rule] = [_existing(books, one.budget)]
+        else:
+            rules = books.rules.matching(one.target, one.key, one.tags)
+        places = [(rule.id, rule.span(one.at).start) for rule in rules]
+        postings = [Posting(*place, one.amount_nanos, 0) for place in places]
+        books.add(
+            Entry(
+                id=books.next_id(),
+                kind="adjust",
+                at=one.at,
+                key=one.key,
+                provider=one.target.provider if one.target else None,
+                model=one.target.model if one.target else None,
+                amount_nanos=one.amount_nanos,
+                budget=one.budget,
+                note=one.note,
+                tags=dict(one.tags),
+                postings=tuple(postings),
+            )
+        )
+        return tuple(books.warnings(postings))
+
+
+def _existing(books: Books, name: str) -> Rule:
+    rule = books.rules.by_name.get(name)
+    if rule is None:
+        known = ", ".join(sorted(books.rules.by_name)) or "none"
+        raise ConfigurationError(f"there is no budget {name!r}; there are: {known}")
+    return rule
+
+
+def _remove(books: Books, name: str) -> None:
+    books.connection.execute("DELETE FROM ledger_budgets WHERE name = ?", (name,))
+    books.rules_changed()
+
+
+def _write(books: Books, budget: Budget, *, declared: bool, at: float) -> None:
+    before = books.rules.by_name.get(budget.name)
+    definition = msgspec.json.encode(budget).decode()
+    execute = books.connection.execute
+    query = "SELECT definition, declared FROM ledger_budgets WHERE name = ?"
+    if execute(query, (budget.name,)).fetchone() == (definition, declared):
+        return
+    execute(
+        "INSERT INTO ledger_budgets (name, definition, declared) VALUES (?, ?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET "
+        "definition = excluded.definition, declared = excluded.declared",
+        (budget.name, definition, declared),
+    )
+    books.rules_changed()
+    if before is None or not before.budget.covers_the_same(budget):
+        _open_balance(books, _existing(books, budget.name), at)
+
+
+def _open_balance(books: Books, rule: Rule, at: float) -> None:
+    """Count what its period has used before it was there: a month's budget is for the month."""
+    books.flush()
+    span = rule.span(at)
+    place = (rule.id, span.start)
+    missing = _spent(books, rule.budget, span) - books.balance(*place).used
+    if missing:
+        books.add(
+            Entry(
+                id=books.next_id(),
+                kind="adjust",
+                at=at,
+                amount_nanos=missing,
+                budget=rule.budget.name,
+                note=f"counted from the entries since {at_text(span.start)}",
+                postings=(Posting(*place, missing, 0),),
+            )
+        )
+
+
+def _spent(books: Books, budget: Budget, span: Span) -> int:
+    clauses = [
+        "kind IN ('settle', 'expire', 'adjust')",
+        "budget IS NULL",
+        "at >= ?1",
+        "coalesce(held_at, at) >= ?1",
+    ]
+    values: list[object] = [span.start]
+
+    def compare(column: str, value: object) -> None:
+        values.append(value)
+        clauses.append(f"{column} = ?{len(values)}")
+
+    if span.end is not None:
+        values.append(span.end)
+        clauses.append(f"coalesce(held_at, at) < ?{len(values)}")
+    if budget.provider is not None:
+        compare("provider", budget.provider)
+    if budget.model is not None:
+        values.append(budget.model)
+        clauses.append(f"?{len(values)} IN (model, provider || '/' || model)")
+    if budget.key is not None:
+        compare("key", budget.key)
+    for name, value in budget.tags.items():
+        values += [name, value]
+        clauses.append(
+            f"EXISTS (SELECT 1 FROM json_each(tags) WHERE key = ?{len(values) - 1} "
+            f"AND value = ?{len(values)})"
+        )
+    query = (
+        f"SELECT coalesce(sum(amount_nanos), 0) FROM ledger_entries WHERE {' AND '.join(clauses)}"
+    )
+    return books.connection.execute(query, values).fetchone()[0]

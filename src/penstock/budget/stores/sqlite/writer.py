@@ -1,0 +1,167 @@
+"""The one thread that writes: what has gathered meanwhile goes into one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from penstock.budget.stores.sqlite.books import Books
+from penstock.budget.stores.sqlite.failures import concerns_the_file, translated
+from penstock.contract.errors import PenstockError
+
+MOST_AT_ONCE = 256
+"""Operations in one transaction: more would only make the first of them wait."""
+_T_co = TypeVar("_T_co", covariant=True)
+_T = TypeVar("_T")
+
+
+class Operation(Protocol[_T_co]):
+    """Something to be written; it raises PenstockError before it has written anything."""
+
+    def run(self, books: Books) -> _T_co:
+        """Within a transaction, together with others."""
+        ...
+
+
+class _Job:
+    __slots__ = ("error", "future", "loop", "operation", "result")
+
+    def __init__(self, operation: Operation[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.operation = operation
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def deliver(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class Writer:
+    """Takes operations from any event loop, and runs them in order in a thread of its own."""
+
+    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
+        """`connect` is called in the thread, which begins with `start`."""
+        self._path = path
+        self._connect = connect
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    async def start(self) -> None:
+        """Open the file; raises what is wrong with it."""
+        opening = _Job(_Nothing(), asyncio.get_running_loop())
+        self._thread = threading.Thread(
+            target=self._run, args=(opening,), name="penstock-ledger", daemon=True
+        )
+        self._thread.start()
+        await asyncio.shield(opening.future)
+
+    def submit(self, operation: Operation[_T]) -> asyncio.Future[_T]:
+        """Begin; the future belongs to the running event loop."""
+        job = _Job(operation, asyncio.get_running_loop())
+        with self._lock:
+            if self._closed:
+                raise PenstockError(f"the ledger {self._path} is closed: open it again")
+            self._jobs.put(job)
+        return job.future
+
+    async def aclose(self) -> None:
+        """Write everything that was submitted, and close the file."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self, opening: _Job) -> None:
+        try:
+            connection = self._connect()
+        except Exception as error:  # noqa: BLE001 - it is told to whoever opens
+            opening.error = translated(error, self._path)
+            with self._lock:
+                self._closed = True
+            _deliver([opening])
+            return
+        _deliver([opening])
+        try:
+            books = Books(connection, self._path)
+            while self._write_next(books):
+                pass
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _write_next(self, books: Books) -> bool:
+        """One transaction; False when the end was asked for."""
+        job = self._jobs.get()
+        jobs: list[_Job] = []
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == MOST_AT_ONCE:
+                break
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+        if jobs:
+            self._write(books, jobs)
+            _deliver(jobs)
+        return job is not None
+
+    def _write(self, books: Books, jobs: Sequence[_Job]) -> None:
+        try:
+            books.begin()
+            for job in jobs:
+                job.error = None
+                try:
+                    job.result = job.operation.run(books)
+                except PenstockError as error:
+                    job.error = error
+            books.commit()
+        except Exception as error:  # noqa: BLE001 - it is told to those who wait
+            with contextlib.suppress(sqlite3.Error):
+                books.rollback()
+            everyone = isinstance(error, sqlite3.Error) and concerns_the_file(error)
+            if len(jobs) == 1 or everyone:
+                told = translated(error, self._path)
+                for job in jobs:
+                    job.error = told
+            else:
+                # One of them cannot be written; the others need not suffer for it.
+                for job in jobs:
+                    self._write(books, [job])
+
+
+class _Nothing:
+    def run(self, books: Books) -> None:
+        """Stands for the opening."""
+
+
+def _deliver(jobs: Sequence[_Job]) -> None:
+    """Wake each event loop once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, own in by_loop.items():
+        # A loop that was closed meanwhile has nobody who waits.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_wake, own)
+
+
+def _wake(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.deliver()
