@@ -34,7 +34,7 @@ _Write = Callable[[Sequence[Entry]], object]
 async def export(
     ledger: Ledger,
     path: Path | str,
-    format: ExportFormat,
+    kind: ExportFormat,
     chosen: HistoryFilter = EVERYTHING,
 ) -> int:
     """Write the chosen entries, oldest first, and return how many there were.
@@ -42,13 +42,13 @@ async def export(
     The file appears when it is whole, in the place of one that was there. Parquet needs the
     package `pyarrow`.
     """
-    if format not in FORMATS:
-        raise ConfigurationError(f"format {format!r} is not known: give {', '.join(FORMATS)}")
+    if kind not in FORMATS:
+        raise ConfigurationError(f"format {kind!r} is not known: give {', '.join(FORMATS)}")
     file = Path(path)
     unfinished = file.with_name(f".{file.name}.part")
     written = 0
     try:
-        with _OPENERS[format](unfinished) as write:
+        with _OPENERS[kind](unfinished) as write:
             rows: list[Entry] = []
             async for entry in ledger.entries(chosen):
                 rows.append(entry)
@@ -56,8 +56,9 @@ async def export(
                     await asyncio.to_thread(write, rows)
                     written += len(rows)
                     rows = []
-            await asyncio.to_thread(write, rows)
-            written += len(rows)
+            if rows:
+                await asyncio.to_thread(write, rows)
+                written += len(rows)
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -96,19 +97,19 @@ def _parquet(path: Path) -> Generator[_Write]:
             "Parquet needs pyarrow: `pip install pyarrow`, or choose csv or jsonl"
         ) from error
 
-    def kind(name: str) -> Any:
+    def type_of(name: str) -> Any:
         if name in _WHOLE:
             return arrow.int64()
         if name in _REAL:
             return arrow.float64()
         return arrow.bool_() if name == "estimated" else arrow.string()
 
-    schema = arrow.schema([(name, kind(name)) for name in COLUMNS])
+    schema = arrow.schema([(name, type_of(name)) for name in COLUMNS])
 
     def write(rows: Sequence[Entry]) -> None:
-        columns = zip(*map(_cells, rows), strict=True) if rows else ([] for _ in COLUMNS)
+        columns = zip(*map(_cells, rows), strict=True)
         arrays = [
-            arrow.array(list(values), kind(name))
+            arrow.array(values, type_of(name))
             for name, values in zip(COLUMNS, columns, strict=True)
         ]
         writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))

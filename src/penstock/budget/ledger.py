@@ -109,8 +109,10 @@ class Ledger:
             await asyncio.gather(self._keeper, return_exceptions=True)
         await self._write_again()
         if self._unwritten:
-            _log.error("%d settlements could not be written: their holds expire as estimates",
-                       len(self._unwritten))  # fmt: skip
+            _log.error(
+                "%d settlements could not be written: their holds expire as estimates",
+                len(self._unwritten),
+            )
         await self._store.aclose()
 
     # -- requests
@@ -137,8 +139,10 @@ class Ledger:
             check_amount(f"the cost of {target}", nanos)
         lease = self._lease_s if lease_s is None else lease_s
         if lease < self._lease_s:
-            raise ValueError(f"lease_s={lease_s}: give {self._lease_s} or more: it is not renewed "
-                             "more often than that needs")  # fmt: skip
+            raise ValueError(
+                f"lease_s={lease_s}: give {self._lease_s} or more, for leases are renewed at the "
+                "pace that this needs"
+            )
         asked = Reservation(request_id, candidates, key, tags, self._clock(), lease)
         reserving = self._store.reserve(asked)
         try:
@@ -174,28 +178,34 @@ class Ledger:
         at: float,
         settling: asyncio.Future[Settlement],
     ) -> None:
-        if settling.cancelled() or (error := settling.exception()) is not None:
-            error = None if settling.cancelled() else settling.exception()
-            _log.error("request %s: its settlement is not written and will be tried again: %s",
-                       hold.request_id, error)  # fmt: skip
+        # The store ends it, and nobody else can: whoever waits is behind a shield.
+        error = settling.exception()
+        if error is not None:
+            _log.error(
+                "request %s: its settlement is not written yet and will be tried again: %s",
+                hold.request_id,
+                error,
+            )
             self._unwritten[hold.id] = (hold, charges, at)
             return
         settlement = settling.result()
         self._unwritten.pop(hold.id, None)
         self._held.pop(hold.id, None)
         if settlement.amount_nanos > hold.amount_nanos:
-            _log.warning("request %s has cost %s, and %s were held for it", hold.request_id,
-                         dollars(settlement.amount_nanos), dollars(hold.amount_nanos))  # fmt: skip
+            _log.warning(
+                "request %s has cost %s, and %s were held for it",
+                hold.request_id,
+                dollars(settlement.amount_nanos),
+                dollars(hold.amount_nanos),
+            )
         if settlement.overdrawn:
-            _log.warning("request %s has overdrawn: %s", hold.request_id,
-                         ", ".join(settlement.overdrawn))  # fmt: skip
+            names = ", ".join(settlement.overdrawn)
+            _log.warning("request %s has overdrawn: %s", hold.request_id, names)
         self._warn(settlement.warnings)
 
     def _release_unclaimed(self, reserving: asyncio.Future[Hold | BudgetExceeded]) -> None:
-        if not reserving.cancelled() and reserving.exception() is None:
-            verdict = reserving.result()
-            if isinstance(verdict, Hold):
-                self._settle(verdict, (), self._clock())
+        if reserving.exception() is None and isinstance(verdict := reserving.result(), Hold):
+            self._settle(verdict, (), self._clock())
 
     def _warn(self, warnings: Sequence[BudgetWarning]) -> None:
         for warning in warnings:
@@ -218,8 +228,11 @@ class Ledger:
         """Turn the holds whose leases are over into estimates, whoever made them."""
         swept = await asyncio.shield(self._store.sweep(self._clock()))
         for one in swept.expired:
-            _log.warning("request %s was never settled: %s are counted as an estimate",
-                         one.request_id, dollars(one.amount_nanos))  # fmt: skip
+            _log.warning(
+                "request %s was never settled: %s are counted as an estimate",
+                one.request_id,
+                dollars(one.amount_nanos),
+            )
         self._warn(swept.warnings)
         return swept
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -58,6 +59,7 @@ class Writer:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
         self._thread: threading.Thread | None = None
 
     async def start(self) -> None:
@@ -71,6 +73,11 @@ class Writer:
 
     def submit(self, operation: Operation[_T]) -> asyncio.Future[_T]:
         """Begin; the future belongs to the running event loop."""
+        if os.getpid() != self._process:
+            raise PenstockError(
+                f"the ledger {self._path} was opened before this process was forked: open it in "
+                "each process"
+            )
         job = _Job(operation, asyncio.get_running_loop())
         with self._lock:
             if self._closed:
@@ -137,9 +144,8 @@ class Writer:
                 books.rollback()
             everyone = isinstance(error, sqlite3.Error) and concerns_the_file(error)
             if len(jobs) == 1 or everyone:
-                told = translated(error, self._path)
                 for job in jobs:
-                    job.error = told
+                    job.error = translated(error, self._path)
             else:
                 # One of them cannot be written; the others need not suffer for it.
                 for job in jobs:
