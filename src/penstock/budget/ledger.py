@@ -49,6 +49,8 @@ from penstock.contract.ports import Target
 _log = logging.getLogger(__name__)
 _PAGE = 100
 _MOST_A_PAGE = 10_000
+_NAMED = 5
+"""A crash may leave hundreds of requests; the history has them all."""
 
 
 class Ledger:
@@ -227,11 +229,12 @@ class Ledger:
     async def sweep(self) -> Swept:
         """Turn the holds whose leases are over into estimates, whoever made them."""
         swept = await asyncio.shield(self._store.sweep(self._clock()))
-        for one in swept.expired:
+        if swept.expired:
             _log.warning(
-                "request %s was never settled: %s are counted as an estimate",
-                one.request_id,
-                dollars(one.amount_nanos),
+                "%d requests were never settled: %s are counted for them as an estimate: %s",
+                len(swept.expired),
+                dollars(sum(one.amount_nanos for one in swept.expired)),
+                ", ".join([one.request_id for one in swept.expired[:_NAMED]]),
             )
         self._warn(swept.warnings)
         return swept

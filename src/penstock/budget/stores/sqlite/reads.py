@@ -17,6 +17,7 @@ from penstock.budget.reports import (
     UsageRow,
 )
 from penstock.budget.stores.sqlite.books import COLUMNS, read_postings, read_rules
+from penstock.budget.stores.sqlite.failures import primary_code
 
 _TAGS = msgspec.json.Decoder(dict[str, str])
 _COUNTED = "kind IN ('settle', 'expire', 'adjust') AND budget IS NULL"
@@ -116,18 +117,23 @@ def _entry(row: Sequence[object]) -> Entry:
 
 def verify(connection: sqlite3.Connection) -> list[Difference]:
     """Compute balances and open holds from the entries, as of one moment, and compare."""
-    connection.execute("BEGIN")
-    return [
-        *_file_differences(connection),
-        *_balance_differences(connection),
-        *_hold_differences(connection),
-    ]
+    found: list[Difference] = []
+    try:
+        connection.execute("BEGIN")
+        for (said,) in connection.execute("PRAGMA quick_check(20)"):
+            if said != "ok":
+                found.append(_damage(said))
+        found += _balance_differences(connection)
+        found += _hold_differences(connection)
+    except sqlite3.DatabaseError as error:
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+            raise
+        found.append(_damage(str(error)))
+    return found
 
 
-def _file_differences(connection: sqlite3.Connection) -> Iterator[Difference]:
-    for (said,) in connection.execute("PRAGMA quick_check(20)"):
-        if said != "ok":
-            yield Difference("the file", said, "a sound database")
+def _damage(said: str) -> Difference:
+    return Difference("the file", said, "a sound database")
 
 
 def _balance_differences(connection: sqlite3.Connection) -> Iterator[Difference]:
@@ -141,9 +147,9 @@ def _balance_differences(connection: sqlite3.Connection) -> Iterator[Difference]
     computed = {
         (budget, period): (used, held)
         for budget, period, used, held in connection.execute(
-            "SELECT json_extract(p.value, '$[0]') AS budget, json_extract(p.value, '$[1]') AS "
-            "period, sum(json_extract(p.value, '$[2]')), sum(json_extract(p.value, '$[3]')) "
-            "FROM ledger_entries e, json_each(e.postings) p GROUP BY budget, period"
+            "SELECT json_extract(p.value, '$[0]'), json_extract(p.value, '$[1]'), "
+            "sum(json_extract(p.value, '$[2]')), sum(json_extract(p.value, '$[3]')) "
+            "FROM ledger_entries e, json_each(e.postings) p GROUP BY 1, 2"
         )
     }
     for place in sorted(recorded.keys() | computed.keys()):

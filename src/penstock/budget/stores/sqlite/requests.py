@@ -254,8 +254,7 @@ class Sweep(msgspec.Struct, frozen=True):
             execute("UPDATE ledger_holds SET expired = ? WHERE id = ?", (id, hold))
             expired.append(Expired(hold, request_id, amount))
             warnings += books.warnings(postings)
-        execute(
-            "DELETE FROM ledger_holds WHERE lease_until < ? AND expired IS NOT NULL",
-            (self.at - _TRACE_S,),
-        )
+        query = "SELECT id FROM ledger_holds WHERE lease_until < ? AND expired IS NOT NULL"
+        for (hold,) in execute(query, (self.at - _TRACE_S,)).fetchall():
+            books.close_hold(hold)
         return Swept(tuple(expired), tuple(warnings))
