@@ -146,16 +146,24 @@ class Ledger:
                 "pace that this needs"
             )
         asked = Reservation(request_id, candidates, key, tags, self._clock(), lease)
-        reserving = self._store.reserve(asked)
+        reserving = self._store.reserve(asked, self._reserved)
         try:
-            verdict = await asyncio.shield(reserving)
+            verdict = await reserving
         except asyncio.CancelledError:
-            reserving.add_done_callback(self._release_unclaimed)
+            # Cancelled when the hold was there, and before this task could go on.
+            if not reserving.cancelled():
+                self._reserved(reserving.result(), unclaimed=True)
             raise
         if isinstance(verdict, BudgetExceeded):
             raise verdict.located(request_id=request_id)
-        self._held[verdict.id] = verdict
         return verdict
+
+    def _reserved(self, verdict: Hold | BudgetExceeded | Exception, unclaimed: bool) -> None:
+        if isinstance(verdict, Hold):
+            if unclaimed:
+                self._settle(verdict, (), self._clock())
+            else:
+                self._held[verdict.id] = verdict
 
     async def settle(self, hold: Hold, charges: Sequence[Charge] = ()) -> Settlement:
         """Replace a hold by what was used, exactly; without charges it is released.
@@ -164,33 +172,30 @@ class Ledger:
         `recorded`. What is above the hold is recorded too, for it was spent, and logged. When the
         store fails, that is raised, and the settlement is kept and tried again until it is written.
         """
-        return await asyncio.shield(self._settle(hold, charges, self._clock()))
+        return await self._settle(hold, charges, self._clock())
 
     def _settle(
         self, hold: Hold, charges: Sequence[Charge], at: float
     ) -> asyncio.Future[Settlement]:
-        settling = self._store.settle(hold, charges, at)
-        settling.add_done_callback(partial(self._settled, hold, charges, at))
-        return settling
+        told = partial(self._settled, hold, charges, at)
+        return self._store.settle(hold, charges, at, told)
 
     def _settled(
         self,
         hold: Hold,
         charges: Sequence[Charge],
         at: float,
-        settling: asyncio.Future[Settlement],
+        settlement: Settlement | Exception,
+        _unclaimed: bool,
     ) -> None:
-        # The store ends it, and nobody else can: whoever waits is behind a shield.
-        error = settling.exception()
-        if error is not None:
+        if isinstance(settlement, Exception):
             _log.error(
                 "request %s: its settlement is not written yet and will be tried again: %s",
                 hold.request_id,
-                error,
+                settlement,
             )
             self._unwritten[hold.id] = (hold, charges, at)
             return
-        settlement = settling.result()
         self._unwritten.pop(hold.id, None)
         self._held.pop(hold.id, None)
         if settlement.amount_nanos > hold.amount_nanos:
@@ -204,10 +209,6 @@ class Ledger:
             names = ", ".join(settlement.overdrawn)
             _log.warning("request %s has overdrawn: %s", hold.request_id, names)
         self._warn(settlement.warnings)
-
-    def _release_unclaimed(self, reserving: asyncio.Future[Hold | BudgetExceeded]) -> None:
-        if reserving.exception() is None and isinstance(verdict := reserving.result(), Hold):
-            self._settle(verdict, (), self._clock())
 
     def _warn(self, warnings: Sequence[BudgetWarning]) -> None:
         for warning in warnings:
@@ -224,11 +225,11 @@ class Ledger:
         """Begin the leases anew of all holds that somebody here keeps."""
         held = list(self._held)
         if held:
-            await asyncio.shield(self._store.renew(held, self._clock()))
+            await self._store.renew(held, self._clock())
 
     async def sweep(self) -> Swept:
         """Turn the holds whose leases are over into estimates, whoever made them."""
-        swept = await asyncio.shield(self._store.sweep(self._clock()))
+        swept = await self._store.sweep(self._clock())
         if swept.expired:
             _log.warning(
                 "%d requests were never settled: %s are counted for them as an estimate: %s",
@@ -265,7 +266,7 @@ class Ledger:
         A new one, or one that covers other things than before, counts what its period has used
         already. Requests that are under way are charged to it, though it holds nothing for them.
         """
-        await asyncio.shield(self._store.set_budget(budget, self._clock()))
+        await self._store.set_budget(budget, self._clock())
 
     async def declare_budgets(self, budgets: Sequence[Budget]) -> None:
         """Make the declared budgets be these: for a configuration, at each start and change.
@@ -273,15 +274,15 @@ class Ledger:
         Those that were declared before and are not among them go; those set by hand stay as
         they are, also under a name that is declared.
         """
-        await asyncio.shield(self._store.declare_budgets(budgets, self._clock()))
+        await self._store.declare_budgets(budgets, self._clock())
 
     async def remove_budget(self, name: str) -> bool:
         """Forget a budget; False when there is none of that name."""
-        return await asyncio.shield(self._store.remove_budget(name, self._clock()))
+        return await self._store.remove_budget(name, self._clock())
 
     async def reset(self, budget: str) -> None:
         """Let the present period of a budget begin anew; what is held for requests stays held."""
-        await asyncio.shield(self._store.reset(budget, self._clock()))
+        await self._store.reset(budget, self._clock())
 
     async def adjust(
         self,
@@ -305,7 +306,7 @@ class Ledger:
             key=key,
             tags=tags,
         )
-        self._warn(await asyncio.shield(self._store.adjust(correction)))
+        self._warn(await self._store.adjust(correction))
 
     # -- questions
 

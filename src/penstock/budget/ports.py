@@ -1,15 +1,15 @@
 """What a ledger asks of the place where it is kept.
 
-Methods that return a future have begun when they return it: who stops waiting does not stop the
-work. Those that write are atomic, and have happened for good (as far as the store's durability
-goes) when the future is done.
+Methods that return a future have begun when they return it, and cancelling the future ends the
+waiting, not the work. Those that write are atomic, and have happened for good (as far as the
+store's durability goes) when the future is done.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from penstock.budget.reports import (
 from penstock.budget.rules import Budget
 from penstock.contract.errors import BudgetExceeded
 from penstock.contract.ports import Target
+
+_T = TypeVar("_T")
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -55,6 +57,11 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = NO_TAGS
 
 
+Told = Callable[[_T | Exception, bool], object]
+"""Is called in the event loop with what has come out, just before the future is done, and whether
+the future was cancelled meanwhile, so that nobody else will know."""
+
+
 class LedgerStore(Protocol):
     """Keeps the entries and the balances that follow from them.
 
@@ -62,12 +69,14 @@ class LedgerStore(Protocol):
     was judged on is still so when the entry is written.
     """
 
-    def reserve(self, asked: Reservation) -> asyncio.Future[Hold | BudgetExceeded]:
+    def reserve(
+        self, asked: Reservation, told: Told[Hold | BudgetExceeded]
+    ) -> asyncio.Future[Hold | BudgetExceeded]:
         """Hold for every budget that applies, or for none; a refusal is returned, not raised."""
         ...
 
     def settle(
-        self, hold: Hold, charges: Sequence[Charge], at: float
+        self, hold: Hold, charges: Sequence[Charge], at: float, told: Told[Settlement]
     ) -> asyncio.Future[Settlement]:
         """Replace a hold by what was used; the first settlement of a hold counts."""
         ...

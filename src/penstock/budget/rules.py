@@ -82,13 +82,15 @@ def _problems(budget: Budget) -> Iterable[str]:
 class Rule:
     """A budget at work: with its number in the store and its calendar."""
 
-    __slots__ = ("_calendar", "budget", "id", "thresholds")
+    __slots__ = ("_calendar", "budget", "id", "quiet_below", "thresholds")
 
     def __init__(self, id: int, budget: Budget) -> None:
         """`id` stays the same when the budget is set again under its name."""
         self.id = id
         self.budget = budget
         self.thresholds = budget.thresholds
+        self.quiet_below = min((budget.limit_nanos, *self.thresholds))
+        """With less than this spent, there is nothing to say about it."""
         self._calendar = Calendar(budget.period, budget.timezone)
 
     def span(self, at: float) -> Span:

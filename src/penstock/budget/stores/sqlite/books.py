@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,6 +40,13 @@ class _Balance:
         self.used = used
         self.held = held
         self.warned = warned
+
+
+class Noticed(NamedTuple):
+    """What a change of balances has brought about."""
+
+    warnings: list[BudgetWarning]
+    overdrawn: list[str]
 
 
 class Books:
@@ -180,32 +187,10 @@ class Books:
             balance.used += posting.used
             balance.held += posting.held
             self._moved.add(place)
-        self._entries.append(
-            (
-                entry.id,
-                entry.kind,
-                entry.at,
-                entry.request_id,
-                entry.key,
-                entry.provider,
-                entry.model,
-                entry.input_tokens,
-                entry.output_tokens,
-                entry.cached_tokens,
-                entry.cache_write_tokens,
-                entry.reasoning_tokens,
-                entry.price,
-                entry.price_source,
-                entry.amount_nanos,
-                entry.estimated,
-                entry.hold,
-                entry.held_at,
-                entry.budget,
-                entry.note,
-                msgspec.json.encode(entry.tags).decode() if entry.tags else None,
-                msgspec.json.encode(entry.postings).decode() if entry.postings else None,
-            )
-        )
+        tags = msgspec.json.encode(entry.tags).decode() if entry.tags else None
+        moves = msgspec.json.encode(entry.postings).decode() if entry.postings else None
+        # Tags and postings are the last two columns.
+        self._entries.append((*msgspec.structs.astuple(entry)[:-2], tags, moves))
 
     def balance(self, budget: int, period: int) -> _Balance:
         """What is used and held there now."""
@@ -222,17 +207,25 @@ class Books:
         balance = self.balance(budget, period)
         return balance.used + balance.held
 
-    def warnings(self, postings: Iterable[Posting]) -> Iterator[BudgetWarning]:
-        """The thresholds that these postings, which were added, have reached."""
+    def noticed(self, postings: Iterable[Posting]) -> Noticed | None:
+        """What these postings, which were added, have brought about; None: nothing to speak of."""
+        found: Noticed | None = None
         for posting in postings:
             rule = self.rules.by_id.get(posting.budget)
             if rule is None or posting.used <= 0:
                 continue
-            balance = self.balance(posting.budget, posting.period)
+            balance = self._balances[posting.budget, posting.period]
+            if balance.used < rule.quiet_below:
+                continue
+            found = found or Noticed([], [])
+            limit = rule.budget.limit_nanos
+            if balance.used - posting.used <= limit < balance.used:
+                found.overdrawn.append(rule.budget.name)
             for threshold in rule.thresholds:
                 if balance.warned < threshold <= balance.used:
                     balance.warned = threshold
-                    yield _warning(rule, threshold, balance.used, posting.period)
+                    found.warnings.append(_warning(rule, threshold, balance.used, posting.period))
+        return found
 
 
 def _warning(rule: Rule, threshold: int, used: int, period: int) -> BudgetWarning:

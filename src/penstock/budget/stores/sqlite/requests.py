@@ -12,11 +12,13 @@ from penstock.budget.ports import Reservation
 from penstock.budget.reports import BudgetWarning, Expired, Settlement, Swept
 from penstock.budget.stores.sqlite.books import Books, read_postings
 from penstock.contract.errors import BudgetExceeded
+from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 
 _TRACE_S = 7 * 86400.0
 """For so long a settlement may come late and still replace the estimate of its hold."""
 _LATE = "the settlement came after its hold had expired: the estimate is taken back"
+_NO_USAGE = Usage()
 _EXPIRED = "the lease ran out before the request was settled"
 
 
@@ -88,8 +90,10 @@ class Settle(msgspec.Struct, frozen=True):
         for charge in self.charges:
             postings = self._postings(books, charge, releases)
             books.add(self._entry(books, "settle", postings, charge))
-            warnings += books.warnings(postings)
-            overdrawn += _newly_overdrawn(books, postings)
+            noticed = books.noticed(postings)
+            if noticed is not None:
+                warnings += noticed.warnings
+                overdrawn += noticed.overdrawn
             releases = []
         total = sum(charge.cost_nanos for charge in self.charges)
         return Settlement(True, total, late, tuple(warnings), tuple(overdrawn))
@@ -97,13 +101,18 @@ class Settle(msgspec.Struct, frozen=True):
     def _postings(
         self, books: Books, charge: Charge, releases: Sequence[Posting]
     ) -> Sequence[Posting]:
-        places = {(one.budget, one.period): one for one in releases}
         cost = charge.cost_nanos
+        held = {one[:2]: one.held for one in releases}
+        postings: list[Posting] = []
         for rule in books.rules.matching(charge.target, self.hold.key, self.hold.tags):
             # Budgets that came after the hold are charged too.
-            place = (rule.id, rule.span(self.hold.at).start)
-            places[place] = Posting(*place, cost, places[place].held if place in places else 0)
-        return [one for one in places.values() if one.used or one.held]
+            id, period = rule.id, rule.span(self.hold.at).start
+            freed = held.pop((id, period), 0)
+            if cost or freed:
+                postings.append(Posting(id, period, cost, freed))
+        # Those that held for another target than the one that was called.
+        postings += [Posting(*place, 0, freed) for place, freed in held.items() if freed]
+        return postings
 
     def _entry(
         self,
@@ -113,45 +122,30 @@ class Settle(msgspec.Struct, frozen=True):
         charge: Charge | None = None,
     ) -> Entry:
         hold = self.hold
-        common = Entry(
+        target = charge.target if charge else None
+        usage = charge.usage if charge else _NO_USAGE
+        return Entry(
             id=books.next_id(),
             kind=kind,
             at=self.at,
             request_id=hold.request_id,
             key=hold.key,
-            hold=hold.id,
-            held_at=hold.at,
-            tags=dict(hold.tags),
-            postings=tuple(postings),
-        )
-        if charge is None:
-            return common
-        usage = charge.usage
-        return msgspec.structs.replace(
-            common,
-            provider=charge.target.provider,
-            model=charge.target.model,
+            provider=target.provider if target else None,
+            model=target.model if target else None,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cached_tokens=usage.cached_input_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             reasoning_tokens=usage.reasoning_tokens,
-            price=charge.price,
-            price_source=charge.price_source,
-            amount_nanos=charge.cost_nanos,
-            estimated=charge.estimated,
+            price=charge.price if charge else None,
+            price_source=charge.price_source if charge else None,
+            amount_nanos=charge.cost_nanos if charge else 0,
+            estimated=charge is not None and charge.estimated,
+            hold=hold.id,
+            held_at=hold.at,
+            tags=dict(hold.tags),
+            postings=tuple(postings),
         )
-
-
-def _newly_overdrawn(books: Books, postings: Sequence[Posting]) -> list[str]:
-    names: list[str] = []
-    for posting in postings:
-        rule = books.rules.by_id.get(posting.budget)
-        if rule is not None and posting.used > 0:
-            used = books.balance(posting.budget, posting.period).used
-            if used - posting.used <= rule.budget.limit_nanos < used:
-                names.append(rule.budget.name)
-    return names
 
 
 def _take_back(books: Books, hold: Hold, at: float) -> None:
@@ -253,7 +247,8 @@ class Sweep(msgspec.Struct, frozen=True):
             books.hold_expired(hold, id)
             execute("UPDATE ledger_holds SET expired = ? WHERE id = ?", (id, hold))
             expired.append(Expired(hold, request_id, amount))
-            warnings += books.warnings(postings)
+            noticed = books.noticed(postings)
+            warnings += noticed.warnings if noticed else ()
         query = "SELECT id FROM ledger_holds WHERE lease_until < ? AND expired IS NOT NULL"
         for (hold,) in execute(query, (self.at - _TRACE_S,)).fetchall():
             books.close_hold(hold)

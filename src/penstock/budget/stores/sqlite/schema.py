@@ -51,13 +51,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         # New entries are at its end, so it costs the same whatever the past holds.
         "CREATE INDEX ledger_entries_at ON ledger_entries (at)",
+        # Without an index: it has the requests of the moment, and each would pay for it.
         """CREATE TABLE ledger_holds (
             id INTEGER PRIMARY KEY,
             lease_until REAL NOT NULL,
             lease_s REAL NOT NULL,
             expired INTEGER
         )""",
-        "CREATE INDEX ledger_holds_lease ON ledger_holds (lease_until)",
         """CREATE TABLE ledger_budgets (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             name TEXT NOT NULL UNIQUE,

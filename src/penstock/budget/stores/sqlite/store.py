@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.budget.entries import Charge, Hold
-from penstock.budget.ports import Adjustment, Reservation
+from penstock.budget.ports import Adjustment, Reservation, Told
 from penstock.budget.reports import (
     Balance,
     BudgetWarning,
@@ -82,15 +82,17 @@ class SqliteStore:
         await writer.start()
         return cls(file, writer)
 
-    def reserve(self, asked: Reservation) -> asyncio.Future[Hold | BudgetExceeded]:
+    def reserve(
+        self, asked: Reservation, told: Told[Hold | BudgetExceeded]
+    ) -> asyncio.Future[Hold | BudgetExceeded]:
         """Judged by what the file says, so that it holds for all processes."""
-        return self._writer.submit(Reserve(asked))
+        return self._writer.submit(Reserve(asked), told)
 
     def settle(
-        self, hold: Hold, charges: Sequence[Charge], at: float
+        self, hold: Hold, charges: Sequence[Charge], at: float, told: Told[Settlement]
     ) -> asyncio.Future[Settlement]:
         """The first settlement of a hold counts."""
-        return self._writer.submit(Settle(hold, charges, at))
+        return self._writer.submit(Settle(hold, charges, at), told)
 
     def renew(self, holds: Sequence[int], at: float) -> asyncio.Future[None]:
         """Begin leases anew."""

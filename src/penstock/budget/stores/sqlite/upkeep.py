@@ -110,7 +110,8 @@ class Adjust(msgspec.Struct, frozen=True):
                 postings=tuple(postings),
             )
         )
-        return tuple(books.warnings(postings))
+        noticed = books.noticed(postings)
+        return tuple(noticed.warnings) if noticed else ()
 
 
 def _existing(books: Books, name: str) -> Rule:

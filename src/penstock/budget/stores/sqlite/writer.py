@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from penstock.budget.ports import Told
 from penstock.budget.stores.sqlite.books import Books
 from penstock.budget.stores.sqlite.failures import concerns_the_file, translated
 from penstock.contract.errors import PenstockError
@@ -31,17 +32,27 @@ class Operation(Protocol[_T_co]):
 
 
 class _Job:
-    __slots__ = ("error", "future", "loop", "operation", "result")
+    __slots__ = ("error", "future", "loop", "operation", "result", "told")
 
-    def __init__(self, operation: Operation[Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        operation: Operation[Any],
+        loop: asyncio.AbstractEventLoop,
+        told: Told[Any] | None = None,
+    ) -> None:
         self.operation = operation
+        self.told = told
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: Exception | None = None
 
     def deliver(self) -> None:
-        if self.future.done():
+        # Only whoever waits can have ended it before.
+        cancelled = self.future.cancelled()
+        if self.told is not None:
+            self.told(self.result if self.error is None else self.error, cancelled)
+        if cancelled:
             return
         if self.error is None:
             self.future.set_result(self.result)
@@ -69,16 +80,16 @@ class Writer:
             target=self._run, args=(opening,), name="penstock-ledger", daemon=True
         )
         self._thread.start()
-        await asyncio.shield(opening.future)
+        await opening.future
 
-    def submit(self, operation: Operation[_T]) -> asyncio.Future[_T]:
+    def submit(self, operation: Operation[_T], told: Told[_T] | None = None) -> asyncio.Future[_T]:
         """Begin; the future belongs to the running event loop."""
         if os.getpid() != self._process:
             raise PenstockError(
                 f"the ledger {self._path} was opened before this process was forked: open it in "
                 "each process"
             )
-        job = _Job(operation, asyncio.get_running_loop())
+        job = _Job(operation, asyncio.get_running_loop(), told)
         with self._lock:
             if self._closed:
                 raise PenstockError(f"the ledger {self._path} is closed: open it again")
