@@ -68,7 +68,7 @@ class Books:
     def _forget_rows(self) -> None:
         self._entries: list[_Row] = []
         self._opened: list[_Row] = []
-        self._closed: list[int] = []
+        self._closed: dict[int, None] = {}
         self._moved: set[tuple[int, int]] = set()
 
     # -- the transaction
@@ -102,7 +102,7 @@ class Books:
         """Write what was collected, so that SQL sees it."""
         self._insert(f"ledger_entries ({COLUMNS})", self._entries)
         self._insert("ledger_holds (id, lease_until, lease_s)", self._opened)
-        for part in _chunks(self._closed):
+        for part in _chunks(list(self._closed)):
             marks = ", ".join("?" * len(part))
             self.connection.execute(f"DELETE FROM ledger_holds WHERE id IN ({marks})", part)
         moved: list[_Row] = []
@@ -147,16 +147,13 @@ class Books:
 
     def expiry(self, hold: int) -> int | None:
         """None: it is closed. 0: it is open. Else the entry by which it has expired."""
-        known = self._holds.get(hold)
-        if known is not None:
-            return known
-        query = "SELECT coalesce(expired, 0) FROM ledger_holds WHERE id = ?"
-        # Rows that are not written yet are known above.
-        found = self.connection.execute(query, (hold,)).fetchone()
-        if found is not None and hold not in self._closed:
-            self._holds[hold] = found[0]
-            return found[0]
-        return None
+        if hold not in self._holds and hold not in self._closed:
+            # Those that were made soon after it are likely to be asked for next.
+            query = "SELECT id, coalesce(expired, 0) FROM ledger_holds WHERE id >= ? LIMIT 32"
+            for id, expired in self.connection.execute(query, (hold,)):
+                if id not in self._closed:
+                    self._holds[id] = expired
+        return self._holds.get(hold)
 
     def open_hold(self, hold: int, lease_until: float, lease_s: float) -> None:
         """Its entry was added."""
@@ -166,7 +163,7 @@ class Books:
     def close_hold(self, hold: int) -> None:
         """Its request is settled."""
         self._holds.pop(hold, None)
-        self._closed.append(hold)
+        self._closed[hold] = None
 
     def hold_expired(self, hold: int, entry: int) -> None:
         """It stays as a trace for a settlement that comes late."""
@@ -181,12 +178,11 @@ class Books:
     def add(self, entry: Entry) -> None:
         """Add an entry whose id is `next_id()`, and move the balances by its postings."""
         self._next_id += 1
-        for posting in entry.postings:
-            place = (posting.budget, posting.period)
-            balance = self.balance(*place)
-            balance.used += posting.used
-            balance.held += posting.held
-            self._moved.add(place)
+        for budget, period, used, held in entry.postings:
+            balance = self.balance(budget, period)
+            balance.used += used
+            balance.held += held
+            self._moved.add((budget, period))
         tags = msgspec.json.encode(entry.tags).decode() if entry.tags else None
         moves = msgspec.json.encode(entry.postings).decode() if entry.postings else None
         # Tags and postings are the last two columns.

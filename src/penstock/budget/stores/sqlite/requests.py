@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -81,38 +81,36 @@ class Settle(msgspec.Struct, frozen=True):
         if late:
             _take_back(books, hold, self.at)
         books.close_hold(hold.id)
-        releases = [] if late else [one._replace(held=-one.held) for one in hold.postings]
+        freed = {} if late else {(one[0], one[1]): -one[3] for one in hold.postings}
         if not self.charges:
-            books.add(self._entry(books, "release", releases))
+            books.add(self._entry(books, "release", _freeing(freed)))
             return Settlement(recorded=True, late=late)
         warnings: list[BudgetWarning] = []
         overdrawn: list[str] = []
         for charge in self.charges:
-            postings = self._postings(books, charge, releases)
+            postings = self._postings(books, charge, freed)
             books.add(self._entry(books, "settle", postings, charge))
             noticed = books.noticed(postings)
             if noticed is not None:
                 warnings += noticed.warnings
                 overdrawn += noticed.overdrawn
-            releases = []
+            freed = {}
         total = sum(charge.cost_nanos for charge in self.charges)
         return Settlement(True, total, late, tuple(warnings), tuple(overdrawn))
 
     def _postings(
-        self, books: Books, charge: Charge, releases: Sequence[Posting]
+        self, books: Books, charge: Charge, freed: dict[tuple[int, int], int]
     ) -> Sequence[Posting]:
-        cost = charge.cost_nanos
-        held = {one[:2]: one.held for one in releases}
+        hold, cost = self.hold, charge.cost_nanos
         postings: list[Posting] = []
-        for rule in books.rules.matching(charge.target, self.hold.key, self.hold.tags):
+        for rule in books.rules.matching(charge.target, hold.key, hold.tags):
             # Budgets that came after the hold are charged too.
-            id, period = rule.id, rule.span(self.hold.at).start
-            freed = held.pop((id, period), 0)
-            if cost or freed:
-                postings.append(Posting(id, period, cost, freed))
-        # Those that held for another target than the one that was called.
-        postings += [Posting(*place, 0, freed) for place, freed in held.items() if freed]
-        return postings
+            id, period = rule.id, rule.span(hold.at).start
+            held = freed.pop((id, period), 0)
+            if cost or held:
+                postings.append(Posting(id, period, cost, held))
+        # What is left was held for another target than the one that was called.
+        return postings + _freeing(freed) if freed else postings
 
     def _entry(
         self,
@@ -146,6 +144,10 @@ class Settle(msgspec.Struct, frozen=True):
             tags=dict(hold.tags),
             postings=tuple(postings),
         )
+
+
+def _freeing(freed: Mapping[tuple[int, int], int]) -> list[Posting]:
+    return [Posting(*place, 0, held) for place, held in freed.items() if held]
 
 
 def _take_back(books: Books, hold: Hold, at: float) -> None:
