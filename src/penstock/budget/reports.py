@@ -104,7 +104,10 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries; what is None is not asked for. Times are Unix seconds, `until` excluded."""
+    """Which entries; what is None is not asked for. Times are Unix seconds, `until` excluded.
+
+    There is an index of the times and of no other field: with a long past, give `since` as well.
+    """
 
     since: float | None = None
     until: float | None = None

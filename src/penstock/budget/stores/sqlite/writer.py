@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import queue
 import sqlite3
@@ -17,6 +18,7 @@ from penstock.budget.stores.sqlite.books import Books
 from penstock.budget.stores.sqlite.failures import concerns_the_file, translated
 from penstock.contract.errors import PenstockError
 
+_log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
 """Operations in one transaction: more would only make the first of them wait."""
 _T_co = TypeVar("_T_co", covariant=True)
@@ -51,7 +53,10 @@ class _Job:
         # Only whoever waits can have ended it before.
         cancelled = self.future.cancelled()
         if self.told is not None:
-            self.told(self.result if self.error is None else self.error, cancelled)
+            try:
+                self.told(self.result if self.error is None else self.error, cancelled)
+            except Exception:  # noqa: BLE001 - others of the same transaction wait behind it
+                _log.exception("what follows %s failed", type(self.operation).__name__)
         if cancelled:
             return
         if self.error is None:
@@ -80,7 +85,11 @@ class Writer:
             target=self._run, args=(opening,), name="penstock-ledger", daemon=True
         )
         self._thread.start()
-        await opening.future
+        try:
+            await opening.future
+        except asyncio.CancelledError:
+            self._end()
+            raise
 
     def submit(self, operation: Operation[_T], told: Told[_T] | None = None) -> asyncio.Future[_T]:
         """Begin; the future belongs to the running event loop."""
@@ -98,12 +107,15 @@ class Writer:
 
     async def aclose(self) -> None:
         """Write everything that was submitted, and close the file."""
+        self._end()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _end(self) -> None:
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
 
     def _run(self, opening: _Job) -> None:
         try:
