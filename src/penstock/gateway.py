@@ -13,6 +13,7 @@ from typing import Literal, TypeVar, Unpack
 
 import msgspec
 
+from penstock.budget.facade import Budgeting
 from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.addresses import is_public
@@ -45,9 +46,10 @@ from penstock.providers.http import HttpTransport
 from penstock.providers.registry import build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.tool_servers import ToolServers
-from penstock.wiring import pool_of, provider_settings, transport_settings
+from penstock.wiring import books_of, pool_of, provider_settings, transport_settings
 
 T = TypeVar("T")
+_LAST_WORDS_S = 5.0
 ASK_MAX_TOKENS = 512
 """What `ask` allows an answer, as it is the one call that does not require a limit."""
 EMBEDDING_MODEL = "embedded/wordllama"
@@ -64,7 +66,7 @@ class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
-class Engine(Sampling, Generators):
+class Engine(Sampling, Generators, Budgeting):
     """One pipeline with its providers; made by `penstock.open()`."""
 
     def __init__(
@@ -74,12 +76,14 @@ class Engine(Sampling, Generators):
         model_files: bool = True,
         transport: HttpTransport | None = None,
         tool_servers: ToolServers | None = None,
+        keep_books: bool = False,
     ) -> None:
         """Builds the stages; nothing is connected, loaded or started before it is needed.
 
         `model_files` says whether a request may name a model file by its path. A gateway says no:
         its callers have no business with the files of its machine. A `transport` and
         `tool_servers` that are given are shared with others, and closed by whoever made them.
+        `keep_books` has a ledger also where the configuration does not ask for one.
         """
         self.config = config
         self._owns_transport = transport is None
@@ -96,7 +100,9 @@ class Engine(Sampling, Generators):
             refused=lambda target: not model_files and target.model.endswith(".gguf"),
             health=self._pool.states,
         )
-        super().__init__(
+        Budgeting.__init__(self, books_of(config, self._capabilities, keep=keep_books))
+        Sampling.__init__(
+            self,
             Pipeline(
                 self._targets,
                 self._pool,
@@ -104,7 +110,8 @@ class Engine(Sampling, Generators):
                     max_temperature=config.limits.max_temperature,
                     max_stop_sequences=config.limits.max_stop_sequences,
                 ),
-            )
+                accounts=self._books,
+            ),
         )
         self._background: Supervisor | None = None
         self._owns_tool_servers = tool_servers is None
@@ -153,10 +160,7 @@ class Engine(Sampling, Generators):
     def connects_natively(self, tool: MCPTool, model: str | None = None) -> bool:
         """Whether every target of this model has a provider that can use this MCP server itself."""
         try:
-            able = [
-                self.provider(target.provider).capabilities(target.model)
-                for target in self.targets(model)
-            ]
+            able = [self._capabilities(target) for target in self.targets(model)]
         except ConfigurationError:
             return False
         return is_public(tool.url) and all(tool.suits(each) for each in able)
@@ -165,11 +169,14 @@ class Engine(Sampling, Generators):
         """The tools of this MCP server; the connection is kept until the engine is closed."""
         return self._tool_servers.source(tool)
 
+    def _capabilities(self, target: Target) -> Capabilities:
+        return self.provider(target.provider).capabilities(target.model)
+
     def _abilities(self, model: str | None) -> Iterator[Capabilities]:
         for target in self.targets(model):
             # A target that cannot be reached at all counts for nothing: the pool passes it over.
             with contextlib.suppress(ConfigurationError):
-                yield self.provider(target.provider).capabilities(target.model)
+                yield self._capabilities(target)
 
     def targets(self, model: str | None = None) -> Sequence[Target]:
         """What serves this model; raises ModelNotFound with the nearest name."""
@@ -224,6 +231,9 @@ class Engine(Sampling, Generators):
         if grace_s > 0:
             await self._pipeline.in_flight.emptied(grace_s)
         await self._running.cancel_all()
+        # What was cut off still settles its bill.
+        await self._pipeline.in_flight.emptied(_LAST_WORDS_S)
+        await self._books.aclose()
         if self._background is not None:
             await self._background.aclose()
         if self._owns_tool_servers:
@@ -242,6 +252,7 @@ class Engine(Sampling, Generators):
                 self._pool.states, self.provider, self.config.pool.health_check_interval_s
             )
             self._background.add("health checks", checks.run)
+            self._background.add("ledger", self._books.tend)
             await self._background.__aenter__()
         return self
 

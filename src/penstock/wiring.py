@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
+from penstock.budget.amounts import nanos_of
+from penstock.budget.books import Books
+from penstock.budget.ledger import Ledger
 from penstock.budget.prices import OwnPrice, PriceBook
-from penstock.config.settings import Config, PriceConfig, ProviderConfig
-from penstock.contract.ports import Provider
+from penstock.budget.rules import Budget
+from penstock.config.settings import BudgetConfig, Config, PriceConfig, ProviderConfig
+from penstock.contract.options import Capabilities
+from penstock.contract.ports import Provider, Target
 from penstock.pool.breaker import BreakerSettings
 from penstock.pool.failover import FailoverPool
 from penstock.pool.run import RetrySettings
@@ -45,6 +50,38 @@ def _own_price(price: PriceConfig) -> OwnPrice:
     # The number that was written, and not the nearest one that a float can be.
     given = {name: Decimal(repr(value)) for name, value in price if value is not None}
     return OwnPrice(**given)
+
+
+def books_of(config: Config, able: Callable[[Target], Capabilities], *, keep: bool) -> Books:
+    """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one."""
+    storage = config.storage
+
+    async def open_ledger() -> Ledger:
+        return await Ledger.open(storage.path, synchronous=storage.synchronous)
+
+    kept = keep or storage.url is not None or bool(config.budgets)
+    return Books(
+        price_book(config),
+        able,
+        open_ledger=open_ledger if kept else None,
+        budgets=[_budget(name, budget) for name, budget in config.budgets.items()],
+        at_once=1 if config.pool.hedge_quantile is None else 2,
+    )
+
+
+def _budget(name: str, budget: BudgetConfig) -> Budget:
+    return Budget(
+        name=name,
+        limit_nanos=nanos_of(budget.limit_usd),
+        period=budget.period,
+        timezone=budget.timezone,
+        provider=budget.provider,
+        model=budget.model,
+        key=budget.key,
+        tags=budget.tags,
+        hard=budget.hard,
+        warn_at=budget.warn_at,
+    )
 
 
 def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool:

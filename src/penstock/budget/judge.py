@@ -34,13 +34,16 @@ class _Refusal(msgspec.Struct, frozen=True):
     rule: Rule
     span: Span
     target: Target
-    asked: int
+    asked: int | None
+    """None: nobody knows what it may cost."""
     remaining: int
 
     @property
     def wait_until(self) -> float | None:
         """When it may fit; None: never, for a whole period is too little, or there is but one."""
-        return self.span.end if self.asked <= self.rule.budget.limit_nanos else None
+        if self.asked is None or self.asked > self.rule.budget.limit_nanos:
+            return None
+        return self.span.end
 
 
 def judge(
@@ -52,13 +55,14 @@ def judge(
     left_out: list[_Refusal] = []
     held: dict[tuple[int, int], int] = {}
     dearest, most = None, -1
-    for target, cost in asked.candidates:
+    for target, most_it_costs in asked.candidates:
         matching = [(rule, rule.span(at)) for rule in rules.matching(target, asked.key, asked.tags)]
-        refusal = _refusal(matching, target, cost, taken) if cost else None
+        refusal = None if most_it_costs == 0 else _refusal(matching, target, most_it_costs, taken)
         if refusal is not None:
             left_out.append(refusal)
             continue
         admitted.append(target)
+        cost = most_it_costs or 0
         if cost > most:
             dearest, most = target, cost
         for rule, span in matching:
@@ -78,7 +82,7 @@ def judge(
 def _refusal(
     matching: Sequence[tuple[Rule, Span]],
     target: Target,
-    cost: int,
+    cost: int | None,
     taken: Callable[[int, int], int],
 ) -> _Refusal | None:
     """The budget that refuses longest, if any does: the others being free would not help."""
@@ -87,7 +91,7 @@ def _refusal(
         if not rule.budget.hard:
             continue
         remaining = rule.budget.limit_nanos - taken(rule.id, span.start)
-        if cost > remaining:
+        if cost is None or cost > remaining:
             refusal = _Refusal(rule, span, target, cost, remaining)
             if worst is None or _later(refusal.wait_until, worst.wait_until):
                 worst = refusal
@@ -102,7 +106,7 @@ def _told(refusal: _Refusal) -> LeftOut:
     return LeftOut(
         refusal.target,
         refusal.rule.budget.name,
-        refusal.asked,
+        refusal.asked or 0,
         refusal.remaining,
         refusal.span.end,
         _reason(refusal),
@@ -111,6 +115,11 @@ def _told(refusal: _Refusal) -> LeftOut:
 
 def _reason(refusal: _Refusal) -> str:
     budget = refusal.rule.budget
+    if refusal.asked is None:
+        return (
+            f"nobody knows what {refusal.target} costs, and budget {budget.name!r} is hard: give "
+            "its price in penstock.toml, or one for all such targets in [prices] default"
+        )
     left = max(0, refusal.remaining)
     said = (
         f"budget {budget.name!r} has {dollars(left)} left of {dollars(budget.limit_nanos)} "
@@ -129,7 +138,12 @@ def _exceeded(refusals: Sequence[_Refusal], at: float) -> BudgetExceeded:
         raise ValueError("candidates is empty: give at least one target")
     first = min(
         refusals,
-        key=lambda one: (one.wait_until is None, one.wait_until or 0.0, one.asked),
+        key=lambda one: (
+            one.wait_until is None,
+            one.wait_until or 0.0,
+            one.asked is None,
+            one.asked or 0,
+        ),
     )
     others = len(refusals) - 1
     more = f" (and {others} other target{'s' * (others > 1)} did not fit either)" if others else ""
@@ -139,7 +153,7 @@ def _exceeded(refusals: Sequence[_Refusal], at: float) -> BudgetExceeded:
         budget=first.rule.budget.name,
         limit_nanos=first.rule.budget.limit_nanos,
         remaining_nanos=first.remaining,
-        asked_nanos=first.asked,
+        asked_nanos=first.asked or 0,
         resets_at=first.span.end,
         retry_after=None if until is None else max(0.0, until - at),
     )

@@ -107,7 +107,7 @@ class Ledger(Accounts):
     async def reserve(
         self,
         request_id: str,
-        candidates: Sequence[tuple[Target, int]],
+        candidates: Sequence[tuple[Target, int | None]],
         *,
         key: str | None = None,
         tags: Mapping[str, str] = NO_TAGS,
@@ -115,7 +115,8 @@ class Ledger(Accounts):
     ) -> Hold:
         """Hold the cost of the dearest target that fits, in every budget that applies, or raise.
 
-        `candidates` are the targets that may be tried, each with the most it may cost. Those that
+        `candidates` are the targets that may be tried, each with the most it may cost; None is for
+        what nobody knows, which hard budgets refuse. Those that
         do not fit are in `left_out`; raises BudgetExceeded when none fits. `tags` are stored with
         the entries: give those that budgets or reports may ask for. `lease_s` may be longer than
         the ledger's own.
@@ -123,7 +124,8 @@ class Ledger(Accounts):
         if not candidates:
             raise ValueError("candidates is empty: give at least one target")
         for target, nanos in candidates:
-            check_amount(f"the cost of {target}", nanos)
+            if nanos is not None:
+                check_amount(f"the cost of {target}", nanos)
         lease = self._lease_s if lease_s is None else lease_s
         if lease < self._lease_s:
             raise ValueError(

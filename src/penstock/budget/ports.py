@@ -36,8 +36,11 @@ class Reservation(msgspec.Struct, frozen=True):
     """What is asked for before a request."""
 
     request_id: str
-    candidates: Sequence[tuple[Target, int]]
-    """The targets that may be tried, each with the most it may cost, in nano-dollars."""
+    candidates: Sequence[tuple[Target, int | None]]
+    """The targets that may be tried, each with the most it may cost, in nano-dollars.
+
+    None: nobody knows, so that a hard budget has no room for it.
+    """
     key: str | None
     tags: Mapping[str, str]
     at: float

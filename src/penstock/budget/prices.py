@@ -131,6 +131,10 @@ class PriceBook:
         schedule = self._schedule(target)
         return schedule and _quote(schedule, schedule.at(_moment(at)))
 
+    def prepared(self, targets: Iterable[Target]) -> bool:
+        """Whether these targets were looked up already."""
+        return all(target in self._found for target in targets)
+
     def prepare(self, targets: Iterable[Target]) -> None:
         """Look these targets up now, so that no request waits for the list to be loaded."""
         for target in targets:

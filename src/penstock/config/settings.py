@@ -15,6 +15,7 @@ from pydantic import (
     field_serializer,
 )
 
+DEFAULT_STORAGE = "sqlite:///penstock.db"
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 TargetName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
@@ -207,6 +208,55 @@ class PoolConfig(Section):
     )
 
 
+class StorageConfig(Section):
+    """Where what must not be lost is kept."""
+
+    url: str | None = Field(
+        default=None,
+        pattern=r"^sqlite:///.+$",
+        description="The database of the ledger. A relative path is below PENSTOCK_HOME. The "
+        "gateway and the command line keep one in any case; a program does when this or a budget "
+        "is written. Default: `sqlite:///penstock.db`.",
+        examples=["sqlite:///penstock.db"],
+    )
+    synchronous: Literal["normal", "full"] = Field(
+        default="normal",
+        description="What a power failure may take: `normal`, the last moments; `full`, nothing, "
+        "for a wait at every request. A crash of the program takes nothing either way.",
+    )
+
+    @property
+    def path(self) -> Path:
+        """The file of the database."""
+        name = (self.url or DEFAULT_STORAGE).removeprefix("sqlite:///")
+        return home() / Path(name).expanduser()
+
+
+class BudgetConfig(Section):
+    """What may be spent, by whom, and how often that begins anew."""
+
+    limit_usd: Usd = Field(description="US dollars a period.")
+    period: Literal["hour", "day", "week", "month", "forever"] = Field(
+        default="month", description="Calendar periods; weeks begin on Monday."
+    )
+    timezone: str = Field(default="UTC", description="Whose calendar, such as `Europe/Berlin`.")
+    provider: str | None = Field(default=None, description="Only calls of this provider.")
+    model: str | None = Field(
+        default=None, description="Only calls of this upstream model, or `provider/model`."
+    )
+    key: str | None = Field(default=None, description="Only requests that come with this key.")
+    tags: dict[str, str] = Field(
+        default_factory=dict, description="Only requests whose metadata says all of this."
+    )
+    hard: bool = Field(
+        default=True,
+        description="Whether what does not fit is refused; otherwise there are warnings only.",
+    )
+    warn_at: tuple[float, ...] = Field(
+        default=(0.8,), description="Shares of the limit at which there is a warning."
+    )
+
+
 class LimitsConfig(Section):
     """What a request may ask for."""
 
@@ -226,6 +276,8 @@ class Config(Section):
     pool: PoolConfig = Field(default_factory=PoolConfig)
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     prices: PricesConfig = Field(default_factory=PricesConfig)
+    storage: StorageConfig = Field(default_factory=StorageConfig)
+    budgets: dict[Name, BudgetConfig] = Field(default_factory=dict)
 
     @property
     def default_model(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
@@ -50,6 +50,10 @@ class PromptOptions(TypedDict, total=False):
 class Caller(msgspec.Struct, frozen=True):
     """On whose behalf a request is made, as far as the request itself does not say it."""
 
+    key: str | None = None
+    """The name of the key that the caller has shown."""
+    tags: Mapping[str, str] = {}
+    """What budgets and reports may go by, over what the request's own metadata says."""
     traceparent: str | None = None
     """The caller's place in a trace, as in the W3C header; else it is that of the running task."""
     tracestate: str | None = None

@@ -21,6 +21,10 @@ class Hold(Protocol):
         """Those that may be tried, in their order: their budgets have room for it."""
         ...
 
+    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
+        """Replace it by what the attempts took; raises nothing that a caller could mend."""
+        ...
+
 
 class Accounts(Protocol):
     """Knows what calls cost, and whether there is money for them."""
@@ -33,10 +37,6 @@ class Accounts(Protocol):
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """What these attempts cost together, in nano-dollars; None when that is not known."""
-        ...
-
-    async def settle(self, hold: Hold, attempts: Sequence[AttemptRecord]) -> None:
-        """Replace the hold by what the attempts took; raises nothing that a caller could mend."""
         ...
 
 
@@ -56,9 +56,6 @@ class NoAccounts:
         """Unknown."""
         return None
 
-    async def settle(self, hold: Hold, attempts: Sequence[AttemptRecord]) -> None:
-        """There is nothing to settle."""
-
 
 class Everything:
     """A hold that holds nothing back."""
@@ -69,22 +66,21 @@ class Everything:
         """Of these targets."""
         self.targets = targets
 
+    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
+        """There is nothing to settle."""
+
 
 class Paid:
     """The block in which targets may be asked: entered with a hold, left with its settlement."""
 
-    __slots__ = ("_accounts", "_attempts", "_hold", "_reserve")
+    __slots__ = ("_attempts", "_hold", "_reserve")
 
     _hold: Hold
 
     def __init__(
-        self,
-        accounts: Accounts,
-        reserve: Callable[[], Awaitable[Hold]],
-        attempts: Sequence[AttemptRecord],
+        self, reserve: Callable[[], Awaitable[Hold]], attempts: Sequence[AttemptRecord]
     ) -> None:
         """`attempts` are those of the request, as they become known."""
-        self._accounts = accounts
         self._reserve = reserve
         self._attempts = attempts
 
@@ -95,4 +91,4 @@ class Paid:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Whatever has happened is paid for."""
-        await self._accounts.settle(self._hold, self._attempts)
+        await self._hold.settle(self._attempts)

@@ -98,10 +98,8 @@ class Meter:
 
     def paying(self, request: AnyRequest, ranked: Sequence[Target]) -> Paid:
         """The block in which the request may be made: held before, settled after."""
-        accounts = self._accounts
         return Paid(
-            accounts,
-            lambda: accounts.reserve(self.request_id, request, ranked, self._caller),
+            lambda: self._accounts.reserve(self.request_id, request, ranked, self._caller),
             self.trail.attempts,
         )
 

@@ -85,7 +85,10 @@ class Exchange:
         if traceparent is None:
             return None
         tracestate = self.headers.get(b"tracestate", b"")
-        return Caller(traceparent.decode("latin-1"), tracestate.decode("latin-1") or None)
+        return Caller(
+            traceparent=traceparent.decode("latin-1"),
+            tracestate=tracestate.decode("latin-1") or None,
+        )
 
     async def body(self) -> bytes:
         """The whole body; raises HttpProblem as soon as it is known to be too large."""

@@ -148,7 +148,7 @@ class GatewayServer(uvicorn.Server):
 
 
 async def _serve(config: Config, listener: socket.socket, source: str) -> None:
-    engine = Engine(config, model_files=False)
+    engine = Engine(config, model_files=False, keep_books=True)
     screen = Screen(config, listener, source)
     warming: set[asyncio.Task[None]] = set()
 

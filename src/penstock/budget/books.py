@@ -1,0 +1,187 @@
+"""The accounts of an engine: what its calls cost, and a ledger where one is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from penstock.budget.entries import Charge, Hold
+from penstock.budget.ledger import Ledger
+from penstock.budget.prices import PriceBook
+from penstock.budget.rules import Budget
+from penstock.budget.worst_case import worst_cases
+from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.metadata import Usage
+from penstock.contract.options import Capabilities
+from penstock.contract.ports import Target
+from penstock.contract.requests import Caller
+from penstock.telemetry.records import AttemptRecord
+
+AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
+UNKNOWN = "unknown"
+"""The source of a price that nobody knows: such a call is recorded with a cost of nothing."""
+_TEND_S = 30.0
+_LONGEST_TAG, _MOST_TAGS = 128, 16
+"""Tags are written down with every entry; what is longer is no tag but something that was said."""
+_log = logging.getLogger(__name__)
+
+
+class Unheld:
+    """For a request for which nothing is held."""
+
+    __slots__ = ("targets",)
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        """All of these may be tried."""
+        self.targets = targets
+
+    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
+        """There is nothing to settle."""
+
+
+class Held:
+    """What is held for one request, until it is settled."""
+
+    __slots__ = ("_books", "_hold", "_ledger", "targets")
+
+    def __init__(self, books: Books, ledger: Ledger, hold: Hold) -> None:
+        """Made by `Books.reserve`."""
+        self._books = books
+        self._ledger = ledger
+        self._hold = hold
+        self.targets = hold.targets
+
+    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
+        """Write down what the attempts took; what cannot be written now, the ledger keeps."""
+        charges = [self._books.charge(each) for each in attempts if each.usage is not None]
+        try:
+            await self._ledger.settle(self._hold, charges)
+        except PenstockError as error:
+            # The caller has an answer and cannot mend the disk; the ledger tries again.
+            _log.error("request %s could not be settled: %s", self._hold.request_id, error)
+
+
+class Books:
+    """Prices every call; with a ledger, holds its cost before and settles it after.
+
+    The ledger is opened with the first request, or by `ledger()`.
+    """
+
+    def __init__(
+        self,
+        prices: PriceBook,
+        able: Callable[[Target], Capabilities],
+        *,
+        open_ledger: Callable[[], Awaitable[Ledger]] | None = None,
+        budgets: Sequence[Budget] = (),
+        at_once: int = 1,
+    ) -> None:
+        """`able` says what a target can do; `budgets` are those that the configuration declares.
+
+        `at_once` is how many targets may be asked for one request at the same time.
+        """
+        self.prices = prices
+        self._able = able
+        self._open_ledger = open_ledger
+        self._budgets = budgets
+        self._at_once = at_once
+        self._ledger: Ledger | None = None
+        self._gate = asyncio.Lock()
+
+    async def ledger(self) -> Ledger:
+        """The ledger, opened when first asked for; raises ConfigurationError when none is kept."""
+        if self._ledger is None:
+            if self._open_ledger is None:
+                raise ConfigurationError(
+                    "this engine keeps no ledger: write [storage] into penstock.toml, such as "
+                    'url = "sqlite:///penstock.db"'
+                )
+            async with self._gate:
+                if self._ledger is None:
+                    ledger = await self._open_ledger()
+                    await ledger.declare_budgets(self._budgets)
+                    self._ledger = ledger
+        return self._ledger
+
+    async def reserve(
+        self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
+    ) -> Held | Unheld:
+        """Hold the most that the dearest target may cost; raises BudgetExceeded."""
+        if not self.prices.prepared(ranked):
+            # The list of prices is large, and is read once.
+            await asyncio.to_thread(self.prices.prepare, ranked)
+        if self._open_ledger is None:
+            return Unheld(ranked)
+        ledger = self._ledger or await self.ledger()
+        able = [(target, self._abilities(target)) for target in ranked]
+        costs = worst_cases(request, able, self.prices)
+        candidates = [
+            (target, None if most is None else most * self._at_once)
+            for target, most in zip(ranked, costs, strict=True)
+        ]
+        hold = await ledger.reserve(
+            request_id, candidates, key=caller.key, tags=_tags(request, caller)
+        )
+        return Held(self, ledger, hold)
+
+    def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
+        """What these attempts cost together, in nano-dollars; None when that is not known."""
+        total = 0
+        for each in attempts:
+            if each.usage is not None:
+                cost = self.prices.cost(_target(each), each.usage, at=_moment(each))
+                if cost is None:
+                    return None
+                total += cost.nanos
+        return total
+
+    async def tend(self) -> None:
+        """Renew the leases of what is held and sweep what was left behind, for ever."""
+        while True:
+            await asyncio.sleep(_TEND_S)
+            if self._ledger is not None:
+                await self._ledger.tend()
+
+    async def aclose(self) -> None:
+        """Write what is to be written, and close the ledger."""
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            await ledger.aclose()
+
+    def _abilities(self, target: Target) -> Capabilities:
+        try:
+            return self._able(target)
+        except PenstockError:
+            # The pool passes over a target that cannot be reached at all.
+            return Capabilities()
+
+    def charge(self, attempt: AttemptRecord) -> Charge:
+        """What the ledger is told of an attempt."""
+        usage, target = attempt.usage or Usage(), _target(attempt)
+        cost = self.prices.cost(target, usage, at=_moment(attempt))
+        if cost is None:
+            return Charge(target, usage, 0, UNKNOWN, usage.estimated)
+        return Charge(target, usage, cost.nanos, cost.source, usage.estimated, cost.price)
+
+
+def _target(attempt: AttemptRecord) -> Target:
+    return Target(attempt.provider, attempt.model)
+
+
+def _moment(attempt: AttemptRecord) -> datetime:
+    return datetime.fromtimestamp(attempt.started, UTC)
+
+
+def _tags(request: AnyRequest, caller: Caller) -> dict[str, str]:
+    """What the caller's metadata says in words, and over it what the caller's key says."""
+    said = request.metadata if isinstance(request, SamplingRequest) else {}
+    tags = [
+        (name, value)
+        for name, value in said.items()
+        if isinstance(value, str) and len(name) <= _LONGEST_TAG and len(value) <= _LONGEST_TAG
+    ]
+    return {**dict(tags[:_MOST_TAGS]), **caller.tags}

@@ -1,0 +1,76 @@
+"""The calls of an engine that are about money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+from penstock.budget.amounts import nanos_of
+from penstock.budget.books import Books
+from penstock.budget.entries import NO_TAGS
+from penstock.budget.ledger import Ledger
+from penstock.budget.periods import Period
+from penstock.budget.reports import Balance
+from penstock.budget.rules import Budget
+from penstock.contract.errors import ConfigurationError
+
+TOTAL = "total"
+"""What `set_budget` calls a budget that is given no name."""
+
+
+class Budgeting:
+    """What an engine offers to those who watch what it spends."""
+
+    def __init__(self, books: Books) -> None:
+        """All money goes through these books."""
+        self._books = books
+
+    async def set_budget(
+        self,
+        limit_usd: float | Decimal | None,
+        *,
+        name: str = TOTAL,
+        period: Period = "month",
+        timezone: str = "UTC",
+        provider: str | None = None,
+        model: str | None = None,
+        key: str | None = None,
+        tags: Mapping[str, str] = NO_TAGS,
+        hard: bool = True,
+        warn_at: Sequence[float] = (0.8,),
+    ) -> None:
+        """Let no more than this be spent in a period, by what it narrows to; None: no such limit.
+
+        It is kept in the ledger and goes before one of the same name in penstock.toml. What was
+        spent in the period already counts. Raises ConfigurationError for nonsense, and when the
+        engine keeps no ledger.
+        """
+        ledger = await self._books.ledger()
+        if limit_usd is None:
+            await ledger.remove_budget(name)
+            return
+        try:
+            nanos = nanos_of(limit_usd)
+        except (ValueError, ArithmeticError) as error:
+            raise ConfigurationError(f"budget {name!r}: limit_usd: {error}") from None
+        budget = Budget(
+            name=name,
+            limit_nanos=nanos,
+            period=period,
+            timezone=timezone,
+            provider=provider,
+            model=model,
+            key=key,
+            tags=dict(tags),
+            hard=hard,
+            warn_at=tuple(warn_at),
+        )
+        await ledger.set_budget(budget)
+
+    async def budgets(self) -> Sequence[Balance]:
+        """Every budget in its present period: its limit, what is used and held, what is left."""
+        return await (await self._books.ledger()).balances()
+
+    async def ledger(self) -> Ledger:
+        """The ledger itself: history, export, corrections, verification."""
+        return await self._books.ledger()
