@@ -108,6 +108,7 @@ def transport_settings(config: Config) -> TransportSettings:
         connect_timeout_s=pool.connect_timeout_s,
         response_timeout_s=pool.request_timeout_s,
         slowest_tokens_per_s=pool.slowest_tokens_per_s,
+        body_timeout_s=pool.body_timeout_s,
         first_token_timeout_s=pool.first_token_timeout_s,
         idle_timeout_s=pool.stream_idle_timeout_s,
         max_response_bytes=pool.max_response_bytes,

@@ -193,6 +193,9 @@ class PoolConfig(Section):
         description="A whole answer, whose headers come at its end, gets so much more time than "
         "`request_timeout_s` for its `max_tokens`; ten minutes at most.",
     )
+    body_timeout_s: Seconds = Field(
+        default=300.0, description="Headers, but no end of an answer that is not a stream."
+    )
     first_token_timeout_s: Seconds = Field(default=30.0, description="Headers, but no first token.")
     stream_idle_timeout_s: Seconds = Field(
         default=30.0, description="No further token in mid-stream."

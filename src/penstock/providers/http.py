@@ -35,6 +35,8 @@ class TransportSettings:
     """From the request to the response's headers."""
     slowest_tokens_per_s: float = 20.0
     """A whole answer has headers when all of it is made: it gets so much more time for each."""
+    body_timeout_s: float = 300.0
+    """From the headers to the end of a body that is not a stream."""
     first_token_timeout_s: float = 30.0
     idle_timeout_s: float = 30.0
     max_response_bytes: int = 64 * 1024 * 1024
@@ -69,8 +71,11 @@ class HttpTransport:
     ) -> WireResponse:
         """The whole answer, whatever its status; its headers may take `patience_s` if longer."""
         response = await self._send(url, call, headers, patience_s)
+        settings = self.settings
         try:
-            body = await response.body(self.settings.idle_timeout_s)
+            body = await response.body(
+                settings.idle_timeout_s, max(settings.body_timeout_s, call.patience_s)
+            )
         finally:
             response.close()
         return WireResponse(response.status, response.headers, body)

@@ -117,11 +117,17 @@ class StreamingResponse:
         finally:
             content.set_exception(broken)
 
-    async def body(self, timeout: float) -> bytes:
-        """The rest of the body, up to the size limit."""
+    async def body(self, timeout: float, whole_within: float) -> bytes:
+        """The rest of the body, up to the size limit.
+
+        Raises ProviderTimeout when it is not all there `whole_within` seconds from now: a body that
+        comes a byte at a time is never silent, and may never end.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + whole_within
         pieces: list[bytes] = []
         size = 0
-        while piece := await self.read(timeout):
+        while piece := await self._read_before(deadline, timeout, whole_within):
             size += len(piece)
             if size > self._limit:
                 raise MalformedResponse(
@@ -130,6 +136,26 @@ class StreamingResponse:
                 )
             pieces.append(piece)
         return b"".join(pieces)
+
+    async def _read_before(self, deadline: float, timeout: float, whole_within: float) -> bytes:
+        clock = asyncio.get_running_loop().time
+        left = deadline - clock()
+        try:
+            piece = await self.read(min(timeout, max(0.0, left)))
+        except ProviderTimeout as error:
+            if left >= timeout:
+                raise
+            raise self._late(whole_within) from error.__cause__
+        # A flood leaves the reader no silence in which its timer could fire.
+        if piece and clock() >= deadline:
+            raise self._late(whole_within)
+        return piece
+
+    def _late(self, whole_within: float) -> ProviderTimeout:
+        return ProviderTimeout(
+            f"{self._url} did not send its whole answer within {whole_within:g} s; "
+            "raise body_timeout_s if that is right"
+        )
 
     async def drain(self, timeout: float) -> None:
         """Read on to the end of the body so that the connection lives on, but for no longer."""

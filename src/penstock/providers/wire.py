@@ -249,14 +249,15 @@ class WireProvider:
             yield response
 
     async def _check_stream(self, response: StreamingResponse) -> None:
-        timeout = self._transport.settings.idle_timeout_s
+        settings = self._transport.settings
+        limits = settings.idle_timeout_s, settings.body_timeout_s
         if response.status != 200:
-            body = await response.body(timeout)
+            body = await response.body(*limits)
             raise self._failed(response.status, response.headers, body)
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith(("application/json", "text/html")):
             # An error inside a 200, or a proxy's page: never a stream, whatever the status says.
-            body = await response.body(timeout)
+            body = await response.body(*limits)
             self._refuse(body, response.headers, content_type)
 
     def _events(self, response: StreamingResponse) -> AsyncGenerator[Sequence[ProviderEvent], None]:

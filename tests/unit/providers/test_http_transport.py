@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import sys
 import traceback
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -427,6 +429,38 @@ async def test_a_slow_body_is_not_given_up_as_long_as_something_comes() -> None:
 
     async with RawServer(drip) as server, HttpTransport(FAST) as transport:
         assert (await transport.request(server.url, CALL, {})).body == b"x" * 8
+
+
+async def test_a_body_that_never_ends_is_given_up_though_something_always_comes() -> None:
+    async def drip(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(CHUNKED_HEAD)
+        while True:
+            await peer.send(chunk(b"x"))
+            await asyncio.sleep(0.01)
+
+    settings = replace(FAST, body_timeout_s=0.2, idle_timeout_s=20)
+    async with RawServer(drip) as server, HttpTransport(settings) as transport:
+        with pytest.raises(ProviderTimeout) as caught:
+            await transport.request(server.url, CALL, HEADERS)
+    assert str(caught.value) == (
+        f"{server.url} did not send its whole answer within 0.2 s; "
+        "raise body_timeout_s if that is right"
+    )
+    assert not caught.value.retryable
+
+
+async def test_a_flood_that_never_ends_is_given_up_though_it_never_pauses() -> None:
+    async def flood(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(CHUNKED_HEAD)
+        while True:
+            await peer.send(chunk(b"x" * 1000))
+
+    settings = replace(FAST, body_timeout_s=0.2, max_response_bytes=sys.maxsize)
+    async with RawServer(flood) as server, HttpTransport(settings) as transport:
+        with pytest.raises(ProviderTimeout, match="whole answer within"):
+            await transport.request(server.url, CALL, HEADERS)
 
 
 async def test_a_slow_consumer_is_not_the_providers_fault() -> None:
