@@ -135,4 +135,7 @@ def _last_events(
     try:
         return [*left, *decoder.finish()]
     except StreamInterrupted as error:
+        if isinstance(broken, ProviderTimeout):
+            # Whoever has fallen silent is not asked again, be it before the first token or later.
+            error.retryable = False
         raise error from broken
