@@ -1,0 +1,92 @@
+"""Targets over time: those that recover, those that are left alone, and callers that leave."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import penstock
+from penstock import Config, ProviderUnavailable, RateLimited
+from tests.faults.answer import WHOLE
+from tests.faults.asking import BOTH, Ask, engine_on, whole
+from tests.faults.manifest import proves
+from tests.faults.server import FaultServer
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@proves("recovery")
+@BOTH
+async def test_a_primary_that_was_down_is_back_within_one_cooldown(ask: Ask) -> None:
+    pool = {
+        "retries": 0,
+        "breaker_failures": 3,
+        "breaker_cooldown_s": 0.3,
+        "breaker_half_open_successes": 2,
+    }
+    async with FaultServer() as server, FaultServer() as spare:
+        config = Config.model_validate(
+            {
+                "providers": {
+                    "primary": {"kind": "openai-chat", "url": server.url, "auth_token": "k"},
+                    "spare": {"kind": "openai-chat", "url": spare.url, "auth_token": "k"},
+                },
+                "models": {"m": {"targets": ["primary/healthy.a", "spare/healthy.b"]}},
+                "pool": pool,
+            }
+        )
+        async with penstock.open(config) as engine:
+            server.down = True
+            for _ in range(10):
+                got = await ask(engine)
+                assert got.text == WHOLE
+                assert got.result is not None
+                assert got.result.metadata.provider == "spare"
+            # It was left alone after the third failure.
+            assert len(server.requests) == 3
+            server.down = False
+            recovered = asyncio.get_running_loop().time()
+            while True:
+                got = await ask(engine)
+                assert got.text == WHOLE
+                assert got.result is not None
+                if got.result.metadata.provider == "primary":
+                    break
+                await asyncio.sleep(0.01)
+            assert asyncio.get_running_loop().time() - recovered < 0.3 + 1.0
+
+
+@proves("caller-gone")
+async def test_a_caller_who_leaves_is_no_failure_of_the_target() -> None:
+    pool = {"breaker_failures": 1}
+    async with FaultServer() as server, engine_on(server, "stall.3", pool=pool) as engine:
+        stream = await engine.create_message_stream("Say it.", max_tokens=99, model="m")
+        await stream.aclose()
+        async with asyncio.timeout(1):
+            await server.gone.wait()
+        again = await engine.create_message_stream("Say it.", max_tokens=99, model="m")
+        await again.aclose()
+        assert len(server.requests) == 2
+
+
+@proves("429-traffic")
+async def test_retries_stay_a_fraction_of_the_traffic() -> None:
+    pool = {"breaker_failures": 10_000, "retries": 5}
+    async with FaultServer() as server, engine_on(server, "429.forever", pool=pool) as engine:
+        requests = 60
+        await asyncio.gather(*(whole(engine) for _ in range(requests)))
+        assert len(server.requests) <= requests + 10 + requests // 5
+
+
+@proves("breaker-refusal")
+@BOTH
+async def test_the_error_is_what_the_target_said_though_it_is_then_left_alone(ask: Ask) -> None:
+    pool = {"retries": 2, "breaker_failures": 2}
+    async with FaultServer() as server, engine_on(server, "429.forever", pool=pool) as engine:
+        assert isinstance((await ask(engine)).error, RateLimited)
+        refused = (await ask(engine)).error
+        assert isinstance(refused, ProviderUnavailable)
+        assert refused.retry_after
+        assert refused.retry_after > 0
+        assert len(server.requests) == 2

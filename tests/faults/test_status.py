@@ -1,0 +1,149 @@
+"""Providers that refuse, fail and stay silent: alone, and with somebody to fall back to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from penstock import (
+    AuthenticationFailed,
+    ContentRejected,
+    ContextLengthExceeded,
+    InvalidRequest,
+    MalformedResponse,
+    PenstockError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    RateLimited,
+)
+from tests.faults.answer import WHOLE
+from tests.faults.asking import BOTH, LIMIT_S, Ask, engine_on, whole
+from tests.faults.manifest import proves
+from tests.faults.server import FaultServer
+
+pytestmark = pytest.mark.timeout(30)
+
+
+class Case(NamedTuple):
+    """One fault, with and without somebody to fall back to."""
+
+    row: str
+    """Of the manifest."""
+    fault: str
+    attempts: int
+    """How often the broken target is asked."""
+    alone: type[PenstockError] | None
+    """What the caller gets when there is nobody else; None for the right answer."""
+    fallback: bool = True
+    """Whether somebody else is asked."""
+
+
+CASES = (
+    Case("429-ms", "429.ms", 2, None),
+    Case("429-forever", "429.forever", 3, RateLimited),
+    Case("429-long", "429.long", 1, RateLimited),
+    Case("500-once", "500.once", 2, None),
+    Case("500-forever", "500.forever", 3, ProviderUnavailable),
+    Case("503-forever", "refused.overloaded", 3, ProviderUnavailable),
+    Case("reset", "reset", 3, ProviderUnavailable),
+    Case("silence", "silence", 1, ProviderTimeout),
+    Case("slow-first", "stall.0", 1, ProviderTimeout),
+    Case("html", "html.502", 3, ProviderUnavailable),
+    Case("html", "html.200", 3, MalformedResponse),
+    Case("401", "refused.authentication", 1, AuthenticationFailed),
+    Case("error-in-200", "error-in-200", 3, ProviderUnavailable),
+    Case("wrong-type", "swapped", 3, MalformedResponse),
+    Case("context", "refused.context", 1, ContextLengthExceeded),
+    Case("filter", "refused.filter", 1, ContentRejected, fallback=False),
+    Case("400", "refused.bad", 1, InvalidRequest, fallback=False),
+)
+ROWS = proves(*dict.fromkeys(case.row for case in CASES))
+
+
+@ROWS
+@BOTH
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault)
+async def test_alone(case: Case, ask: Ask) -> None:
+    async with FaultServer() as server, engine_on(server, case.fault) as engine:
+        got = await ask(engine)
+        assert len(server.of(case.fault)) == case.attempts
+        if case.alone is None:
+            assert got.text == WHOLE
+        else:
+            assert isinstance(got.error, case.alone), repr(got)
+            assert (got.text, got.result) == ("", None)
+            assert (got.error.provider, got.error.model) == ("primary", case.fault)
+            assert got.error.request_id
+
+
+@ROWS
+@BOTH
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault)
+async def test_with_a_fallback(case: Case, ask: Ask) -> None:
+    async with FaultServer() as server, engine_on(server, case.fault, "healthy.b") as engine:
+        got = await ask(engine)
+        assert len(server.of(case.fault)) == case.attempts
+        if not case.fallback:
+            assert case.alone is not None
+            assert isinstance(got.error, case.alone)
+            assert server.of("healthy.b") == []
+            return
+        assert got.text == WHOLE
+        assert got.result is not None
+        assert got.result.text == WHOLE
+        expected = 0 if case.alone is None else 1
+        assert len(server.of("healthy.b")) == expected
+        assert got.result.metadata.attempts == case.attempts + expected
+
+
+@BOTH
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault)
+async def test_nobody_answers(case: Case, ask: Ask) -> None:
+    """Both have the fault: each is asked as often as it makes sense, and one error tells of it."""
+    pool = {"retries": 1}
+    models = (case.fault, case.fault)
+    async with FaultServer() as server, engine_on(server, *models, pool=pool) as engine:
+        got = await ask(engine)
+        if case.alone is None:
+            assert got.text == WHOLE
+            return
+        assert (got.text, got.result) == ("", None)
+        assert isinstance(got.cause, case.alone), repr(got)
+        asked = min(case.attempts, 2) * (2 if case.fallback else 1)
+        assert len(server.of(case.fault)) == asked
+
+
+@proves("429-seconds", "429-ms", "429-date")
+@pytest.mark.parametrize(("form", "least_s"), [("seconds", 1.0), ("ms", 0.12), ("date", 0.9)])
+async def test_a_pause_that_is_asked_for_is_kept(form: str, least_s: float) -> None:
+    async with FaultServer() as server, engine_on(server, f"429.{form}") as engine:
+        assert (await whole(engine)).text == WHOLE
+        (gap,) = server.gaps(f"429.{form}")
+        assert gap >= least_s
+
+
+@proves("429-deadline")
+@BOTH
+async def test_a_pause_beyond_the_deadline_is_not_waited_for(ask: Ask) -> None:
+    async with FaultServer() as server, engine_on(server, "429.seconds", "healthy.b") as engine:
+        got = await ask(engine, timeout=0.9)
+        assert (got.text, got.error) == (WHOLE, None)
+        assert len(server.of("429.seconds")) == 1
+    async with FaultServer() as server, engine_on(server, "429.seconds") as engine:
+        got = await ask(engine, timeout=0.9)
+        assert isinstance(got.error, RateLimited)
+        assert got.error.retry_after == 1
+
+
+@proves("deadline")
+@BOTH
+async def test_one_deadline_is_shared_by_all_attempts(ask: Ask) -> None:
+    async with (
+        FaultServer() as server,
+        engine_on(server, "silence.a", "silence.b", "silence.c") as engine,
+    ):
+        got = await ask(engine, timeout=LIMIT_S * 1.5)
+        assert isinstance(got.error, ProviderTimeout)
+        assert "own limit" in str(got.error)
+        assert [len(server.of(f"silence.{each}")) for each in "abc"] == [1, 1, 0]
