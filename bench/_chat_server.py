@@ -1,4 +1,7 @@
-"""A chat-completions server that costs next to nothing: canned bytes on a bare asyncio protocol."""
+"""A chat-completions server that costs next to nothing: canned bytes on a bare asyncio protocol.
+
+The model `down` is answered with 503, and a stream of the model `hold` stops after its first words.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,10 @@ STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 )
 STREAM = [STREAM_HEAD, *(b"%x\r\n%b\r\n" % (len(event), event) for event in EVENTS), b"0\r\n\r\n"]
+DOWN = (
+    b"HTTP/1.1 503 X\r\ncontent-type: application/json\r\ncontent-length: 28\r\n\r\n"
+    b'{"error":{"message":"down"}}'
+)
 
 
 class Chat(asyncio.Protocol):
@@ -66,15 +73,18 @@ class Chat(asyncio.Protocol):
         if len(body) < length:
             return
         self._held = body[length:]
-        if b'"stream":true' in body[:length].replace(b" ", b""):
-            for piece in STREAM:
+        asked = body[:length].replace(b" ", b"")
+        if b'"model":"down"' in asked:
+            self._transport.write(DOWN)
+        elif b'"stream":true' in asked:
+            for piece in STREAM[:4] if b'"model":"hold"' in asked else STREAM:
                 self._transport.write(piece)
         else:
             self._transport.write(WHOLE)
 
 
 async def main() -> None:
-    server = await asyncio.get_running_loop().create_server(Chat, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(Chat, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     # Ends with its parent, which holds the other end of the pipe.
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

@@ -42,13 +42,27 @@ class Arguments(NamedTuple):
     worker: bool
 
 
-def parse_arguments(description: str | None) -> Arguments:
-    """Read `--quick`, `--json` and the hidden `--worker`; the description is the help's text."""
+class Claim(NamedTuple):
+    """What must hold on any machine: a ratio, a size or a count, and never a time."""
+
+    said: str
+    found: float
+    most: float
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Knows `--quick` and `--json`; the description is the help's text."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    return parser
+
+
+def parse_arguments(description: str | None) -> Arguments:
+    """Read `--quick`, `--json` and the hidden `--worker`."""
+    parser = make_parser(description)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
     return Arguments(parsed.quick, parsed.json, parsed.worker)
@@ -108,11 +122,16 @@ def hand_over(result: object) -> None:
     json.dump(result, sys.stdout)
 
 
-def median_seconds(candidates: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def median_seconds(
+    candidates: Mapping[str, Callable[[], object]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Time every candidate once per round, by turns, and return the median of each.
 
     By turns, so that a slow spell of the machine meets all of them; the order is reversed in every
-    other round, and one round before the first is not counted.
+    other round, and one round before the first is not counted. `time.process_time` as the clock
+    gives the CPU time of this process.
     """
     times: dict[str, list[float]] = {name: [] for name in candidates}
     collecting = gc.isenabled()
@@ -121,9 +140,9 @@ def median_seconds(candidates: Mapping[str, Callable[[], object]], rounds: int) 
         for turn in range(-1, rounds):
             for name in list(candidates)[:: 1 if turn % 2 else -1]:
                 run = candidates[name]
-                start = time.perf_counter()
+                start = clock()
                 run()
-                elapsed = time.perf_counter() - start
+                elapsed = clock() - start
                 if turn >= 0:
                     times[name].append(elapsed)
             gc.collect()
@@ -148,6 +167,18 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
             for cell, width, right in zip(line, widths, numeric, strict=True)
         ]
         print("  ".join(aligned).rstrip())
+
+
+def end_by(claims: Sequence[Claim]) -> None:
+    """End the bench: with status 1 and a sentence for each claim that does not hold."""
+    broken = [claim for claim in claims if not claim.found <= claim.most]
+    if broken:
+        sys.exit(
+            "\n".join(
+                f"This does not hold: {claim.said}: found {claim.found:.4g}, allowed {claim.most:g}"
+                for claim in broken
+            )
+        )
 
 
 def _run(command: Sequence[str]) -> None:
