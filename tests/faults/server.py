@@ -11,6 +11,7 @@ import itertools
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Self
 
 from tests.faults.answer import Answer
 from tests.faults.ways import WAYS
@@ -18,7 +19,7 @@ from tests.support.wire.connection import read_request
 from tests.support.wire.dialect import WireDialect
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Failure
-from tests.support.wire.seen import Seen
+from tests.support.wire.seen import Asked, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,13 @@ class Request:
     @property
     def begun(self) -> str:
         """What the caller wants gone on with."""
-        last = self.seen.messages[-1]
-        return last.text if last.role == "assistant" else ""
+        return begun_in(self.seen)
+
+
+def begun_in(seen: Seen) -> str:
+    """The beginning of an answer at the end of a request, if there is one."""
+    last = seen.messages[-1]
+    return last.text if last.role == "assistant" else ""
 
 
 @dataclass(eq=False)
@@ -61,7 +67,7 @@ class FaultServer:
         times = [each.at for each in self.of(model)]
         return [later - earlier for earlier, later in itertools.pairwise(times)]
 
-    async def __aenter__(self) -> FaultServer:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}{self.dialect.base_path}"
@@ -85,9 +91,7 @@ class FaultServer:
         self._open.add(writer)
         try:
             while (request := await read_request(reader)) is not None:
-                seen = self.dialect.read(request)
-                assert isinstance(seen, Seen), "nothing but answers is asked for here"
-                if not await self._answer(seen, reader, writer):
+                if not await self.reply(self.dialect.read(request), reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             self.gone.set()
@@ -97,9 +101,12 @@ class FaultServer:
             self._open.discard(writer)
             writer.close()
 
-    async def _answer(
-        self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def reply(
+        self, asked: Asked | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
+        """Answer what was asked; whether the connection may be used on."""
+        seen = asked
+        assert isinstance(seen, Seen), "nothing but answers is asked for here"
         request = Request(time.monotonic(), seen)
         self.requests.append(request)
         self.asked.set()
