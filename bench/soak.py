@@ -6,18 +6,16 @@ Callers ask for whole answers, streams, tools and embeddings; they cancel, leave
 limits that are too short. The provider is a server on loopback in a process of its own that breaks
 in the ways of the fault suite. The traffic stops every few seconds until all is quiet, and then
 nothing may be left: no task, no place at a target, no request that is neither answered nor failed,
-and after the end no descriptor and no connection. Memory is looked at in the same quiet moments,
-after a third of the time, as a slope over the requests with its standard error. The command fails
-when anything leaks, when an answer is not the right one, or when a stream has not exactly one end.
+none that the provider is still busy with; and after the end no descriptor and no connection. Memory
+is looked at in the same quiet moments, after a third of the time, as a slope over the callers with
+its standard error. The command fails when anything leaks, when an answer is not the right one, or
+when a stream has not exactly one end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import math
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -28,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _engine_load import rss_bytes
+from _soak_memory import Memory, Slope, memory
 from _soak_traffic import WRONG, Traffic, soak_engine
 from _support import ROOT, Claim, end_by, hand_over, make_parser, print_table
 from rich.console import Console
@@ -44,50 +42,28 @@ PATIENCE_S = 30.0
 """How long the last requests of a round may take; those that do not end by then never will."""
 SETTLE_S = 5.0
 """How long it may take until what was stopped is gone."""
-BLOCKS = 100.0
-"""Blocks of memory that may be kept of a thousand requests, beyond the noise."""
-KB = 50.0
-"""And kilobytes."""
+SIDES = {"blocks of Python": 100.0, "kB of the C library": 20.0, "kB resident": 50.0}
+"""The sides of `Memory`, and what may be kept of a thousand callers beyond the noise."""
 
 
 class Quiet(NamedTuple):
     """What there is when nobody asks for anything."""
 
-    requests: int
+    callers: int
     tasks: int
     busy: int
     """Places that are taken or waited for."""
-    blocks: int
-    rss_kb: float
-
-
-class Slope(NamedTuple):
-    """Growth for a thousand requests."""
-
-    growth: float
-    noise: float
-    """Its standard error."""
-
-    @property
-    def surely(self) -> float:
-        """What is left of it beyond three times the noise."""
-        return max(0.0, self.growth - 3 * self.noise)
-
-    @classmethod
-    def of(cls, points: Sequence[tuple[float, float]]) -> Slope:
-        """By least squares."""
-        xs, ys = zip(*points, strict=True)
-        slope, start = statistics.linear_regression(xs, ys)
-        middle = statistics.fmean(xs)
-        spread = sum((x - middle) ** 2 for x in xs)
-        missed = sum((y - start - slope * x) ** 2 for x, y in points)
-        return cls(1000 * slope, 1000 * math.sqrt(missed / (len(points) - 2) / spread))
+    answering: int
+    """Requests that the provider is still busy with."""
+    descriptors: int
+    memory: Memory
 
 
 class Soak:
     """Engines under traffic, and what was seen of them."""
 
-    def __init__(self, engine: Engine, tool_engine: Engine, seed: int) -> None:
+    def __init__(self, engine: Engine, tool_engine: Engine, seed: int, provider: Server) -> None:
+        self._provider = provider
         self._engines = (engine, tool_engine)
         self.traffic = Traffic(engine, tool_engine, str(seed))
         self.quiet: list[Quiet] = []
@@ -123,13 +99,12 @@ class Soak:
         loop = asyncio.get_running_loop()
         until = loop.time() + SETTLE_S
         seen = self._look()
-        while (seen.tasks or seen.busy) and loop.time() < until:
+        while (seen.tasks or seen.busy or seen.answering) and loop.time() < until:
             await asyncio.sleep(0.01)
             seen = self._look()
         return seen
 
     def _look(self) -> Quiet:
-        gc.collect()
         return Quiet(
             self.traffic.callers,
             len(asyncio.all_tasks()) - 1,
@@ -138,12 +113,20 @@ class Soak:
                 for engine in self._engines
                 for each in engine.target_health()
             ),
-            sys.getallocatedblocks(),
-            rss_bytes() / 1000,
+            self._provider.state().answering,
+            _descriptors(),
+            memory(),
         )
 
     def _complain(self, message: str) -> None:
         self.complaints[message] += 1
+
+
+class Seen(NamedTuple):
+    """What the provider sees of us."""
+
+    answering: int
+    connections: int
 
 
 class Server:
@@ -153,12 +136,12 @@ class Server:
         self._process = process
         self.url = self._line()
 
-    def connections(self) -> int:
-        """How many it has open."""
+    def state(self) -> Seen:
+        """As it is now."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return int(self._line())
+        return Seen(*map(int, self._line().split()))
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -188,7 +171,7 @@ async def soak(seed: int, rounds: int, round_s: float, provider: Server) -> dict
     """The traffic, and what is left of it."""
     before = _descriptors()
     async with soak_engine(provider.url) as engine, soak_engine(provider.url) as tool_engine:
-        run = Soak(engine, tool_engine, seed)
+        run = Soak(engine, tool_engine, seed, provider)
         with (
             warnings.catch_warnings(record=True) as warned,
             Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress,
@@ -206,24 +189,28 @@ async def soak(seed: int, rounds: int, round_s: float, provider: Server) -> dict
         "complaints": dict(run.complaints),
         "tasks": max(each.tasks for each in run.quiet),
         "busy": max(each.busy for each in run.quiet),
+        "answering": max(each.answering for each in run.quiet),
+        "pooled": max(each.descriptors for each in run.quiet) - before,
         "unended": run.unended,
         "uncounted": uncounted,
         "descriptors": max(0, _descriptors() - before),
         "connections": _connections_left(provider),
         "tasks at the end": len(asyncio.all_tasks()) - 1,
-        "rss_mb": [steady[0].rss_kb / 1000, steady[-1].rss_kb / 1000],
-        "blocks": Slope.of([(each.requests, each.blocks) for each in steady]),
-        "kB": Slope.of([(each.requests, each.rss_kb) for each in steady]),
+        "rss_mb": [each.memory.rss_kb / 1000 for each in (steady[0], steady[-1])],
+        "memory": {
+            name: Slope.of([(each.callers, each.memory[side]) for each in steady])
+            for side, name in enumerate(SIDES)
+        },
     }
 
 
 def _connections_left(provider: Server) -> int:
     """What the provider still sees, once it has had time to hear of the end."""
     until = time.monotonic() + SETTLE_S
-    left = provider.connections()
+    left = provider.state().connections
     while left and time.monotonic() < until:
         # It answers from the loop that hears of the ends, so each question gives it a turn.
-        left = provider.connections()
+        left = provider.state().connections
     return left
 
 
@@ -252,6 +239,8 @@ def claims_of(found: Mapping[str, Any], *, memory: bool) -> list[Claim]:
         Claim("requests that are counted twice or not at all", found["uncounted"], 0),
         Claim("tasks left in a quiet moment", found["tasks"], 0),
         Claim("places at targets taken or waited for in a quiet moment", found["busy"], 0),
+        Claim("requests that the provider answers in a quiet moment", found["answering"], 0),
+        Claim("connections kept for each caller that there was", found["pooled"] / CALLERS, 3),
         Claim("tasks left at the end", found["tasks at the end"], 0),
         Claim("descriptors left at the end", found["descriptors"], 0),
         Claim("connections that the provider still sees", found["connections"], 0),
@@ -259,8 +248,8 @@ def claims_of(found: Mapping[str, Any], *, memory: bool) -> list[Claim]:
     ]
     if memory:
         claims += [
-            Claim("blocks of memory kept of 1000 callers", found["blocks"].surely, BLOCKS),
-            Claim("kB kept of 1000 callers", found["kB"].surely, KB),
+            Claim(f"{name}, kept of 1000 callers", found["memory"][name].surely, most)
+            for name, most in SIDES.items()
         ]
     return claims
 
@@ -289,7 +278,7 @@ def show(found: Mapping[str, Any], claims: Sequence[Claim]) -> None:
     )
     print_table(
         ["", "growth", "standard error"],
-        [[name, found[name].growth, found[name].noise] for name in ("blocks", "kB")],
+        [[name, *slope] for name, slope in found["memory"].items()],
     )
     print()
     print_table(["left behind", "found", "allowed"], [[*claim] for claim in claims])
