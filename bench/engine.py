@@ -64,7 +64,7 @@ class Scale(NamedTuple):
 
 FULL = Scale(rounds=7, calls=1000)
 QUICK = Scale(
-    rounds=5, calls=300, streams=(1, 10, 100), history=(0, 1000, 5000), held=100, failovers=50
+    rounds=3, calls=200, streams=(1, 10, 100), history=(0, 1000, 5000), held=100, failovers=50
 )
 
 
