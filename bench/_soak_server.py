@@ -1,8 +1,8 @@
 """The provider of `soak.py`: that of the fault suite, which breaks by chance instead of by name.
 
 Models whose names begin with `mixed` are answered well or with any of the faults, `paced` ones well
-and slowly. Each line that comes in asks how many connections are open; the end of the pipe ends the
-server, and with it whatever it still has to say.
+and slowly. Each line that comes in asks how many requests are being answered, and how many
+connections are open; the end of the pipe ends the server.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import random
 import sys
+from typing import Any
 
 from tests.faults.answer import JSON, Answer
 from tests.faults.server import FaultServer, begun_in
@@ -51,12 +52,22 @@ class SoakServer(FaultServer):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._random = random.Random(seed)
+        self.answering = 0
 
     @property
     def connections(self) -> int:
         return len(self._open)
 
     async def reply(
+        self, asked: Asked | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        self.answering += 1
+        try:
+            return await self._reply(asked, reader, writer)
+        finally:
+            self.answering -= 1
+
+    async def _reply(
         self, asked: Asked | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         way = "healthy"
@@ -114,12 +125,19 @@ async def _paced(answer: Answer) -> bool:
     return await answer.end()
 
 
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # Callers hang up on purpose here.
+    if not isinstance(context.get("exception"), ConnectionError):
+        loop.default_exception_handler(context)
+
+
 async def main() -> None:
     async with SoakServer(int(sys.argv[1])) as server:
         print(server.url, flush=True)
-        lines = asyncio.get_running_loop()
-        while await lines.run_in_executor(None, sys.stdin.readline):
-            print(server.connections, flush=True)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_complain)
+        while await loop.run_in_executor(None, sys.stdin.readline):
+            print(server.answering, server.connections, flush=True)
 
 
 if __name__ == "__main__":

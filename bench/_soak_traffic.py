@@ -8,6 +8,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import penstock
@@ -16,12 +17,13 @@ from penstock import Cancelled, Chunk, Complete, Config, Engine, Error, Penstock
 WHOLE = "".join(f"word{number} " for number in range(1, 61))
 """The one right answer."""
 MODELS = ("listed", "listed", "alone", "paced")
+PRICE = {"input": 1.0, "output": 2.0}
 LIMIT_S = 0.3
 """How long a silent provider is waited for here."""
 
 
-def soak_engine(url: str) -> Engine:
-    """An engine with little patience, so that everything happens often."""
+def soak_engine(url: str, ledger: Path) -> Engine:
+    """An engine with little patience, so that everything happens often, and with books."""
     kinds = {"first": "openai-chat", "second": "llamacpp", "third": "openai-chat"}
     providers: dict[str, dict[str, Any]] = {
         name: {"kind": kind, "url": url, "auth_token": "k"} for name, kind in kinds.items()
@@ -35,14 +37,26 @@ def soak_engine(url: str) -> Engine:
         "tools": ["first/mixed-tools"],
         "vectors": ["first/mixed-vectors"],
     }
-    limits = ("request_timeout_s", "first_token_timeout_s", "stream_idle_timeout_s")
+    limits = (
+        "request_timeout_s",
+        "body_timeout_s",
+        "first_token_timeout_s",
+        "stream_idle_timeout_s",
+    )
     return penstock.open(
         Config.model_validate(
             {
                 "providers": providers,
-                "models": {name: {"targets": targets} for name, targets in models.items()},
+                "models": {
+                    name: {"targets": targets, "prices": dict.fromkeys(targets, PRICE)}
+                    for name, targets in models.items()
+                },
+                "storage": {"url": f"sqlite:///{ledger}"},
+                "budgets": {"total": {"limit_usd": 1_000_000, "period": "forever"}},
                 "pool": {
                     **dict.fromkeys(limits, LIMIT_S),
+                    "slowest_tokens_per_s": 1e6,
+                    "hedge_quantile": 0.9,
                     "longest_retry_wait_s": LIMIT_S,
                     "breaker_cooldown_s": LIMIT_S,
                 },

@@ -18,6 +18,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -66,6 +67,8 @@ class Soak:
         self._provider = provider
         self._engines = (engine, tool_engine)
         self.traffic = Traffic(engine, tool_engine, str(seed))
+        self._own = len(asyncio.all_tasks())
+        """Those that are there without any request."""
         self.quiet: list[Quiet] = []
         self.unended = 0
         self.complaints: Counter[str] = Counter()
@@ -95,6 +98,12 @@ class Soak:
         stats = await self.traffic.engine.usage_stats()
         return abs(self.traffic.asked - stats.total.requests)
 
+    async def unsettled(self) -> int:
+        """Nano-dollars that are held for requests that have ended, and balances that are wrong."""
+        ledger = await self.traffic.engine.ledger()
+        held = sum(each.held_nanos for each in await ledger.balances())
+        return held + len(await ledger.verify())
+
     async def _settled(self) -> Quiet:
         loop = asyncio.get_running_loop()
         until = loop.time() + SETTLE_S
@@ -107,7 +116,7 @@ class Soak:
     def _look(self) -> Quiet:
         return Quiet(
             self.traffic.callers,
-            len(asyncio.all_tasks()) - 1,
+            len(asyncio.all_tasks()) - self._own,
             sum(
                 each.in_flight + each.waiting
                 for engine in self._engines
@@ -167,10 +176,15 @@ def server(seed: int) -> Generator[Server]:
             process.stdin.close()
 
 
-async def soak(seed: int, rounds: int, round_s: float, provider: Server) -> dict[str, Any]:
+async def soak(
+    seed: int, rounds: int, round_s: float, provider: Server, folder: Path
+) -> dict[str, Any]:
     """The traffic, and what is left of it."""
     before = _descriptors()
-    async with soak_engine(provider.url) as engine, soak_engine(provider.url) as tool_engine:
+    async with (
+        soak_engine(provider.url, folder / "soak.db") as engine,
+        soak_engine(provider.url, folder / "soak.db") as tool_engine,
+    ):
         run = Soak(engine, tool_engine, seed, provider)
         with (
             warnings.catch_warnings(record=True) as warned,
@@ -179,6 +193,7 @@ async def soak(seed: int, rounds: int, round_s: float, provider: Server) -> dict
             warnings.simplefilter("always")
             await run.run(rounds, round_s, progress)
         uncounted = await run.uncounted()
+        unsettled = await run.unsettled()
     run.complaints.update(f"{each.category.__name__}: {each.message}" for each in warned)
     # What is made once is made in the first third.
     steady = run.quiet[len(run.quiet) // 3 :]
@@ -193,6 +208,7 @@ async def soak(seed: int, rounds: int, round_s: float, provider: Server) -> dict
         "pooled": max(each.descriptors for each in run.quiet) - before,
         "unended": run.unended,
         "uncounted": uncounted,
+        "unsettled": unsettled,
         "descriptors": max(0, _descriptors() - before),
         "connections": _connections_left(provider),
         "tasks at the end": len(asyncio.all_tasks()) - 1,
@@ -237,6 +253,7 @@ def claims_of(found: Mapping[str, Any], *, memory: bool) -> list[Claim]:
         Claim("answers that are wrong, and streams without exactly one end", wrong, 0),
         Claim("requests that never ended", found["unended"], 0),
         Claim("requests that are counted twice or not at all", found["uncounted"], 0),
+        Claim("money that is held for nobody, and balances that are wrong", found["unsettled"], 0),
         Claim("tasks left in a quiet moment", found["tasks"], 0),
         Claim("places at targets taken or waited for in a quiet moment", found["busy"], 0),
         Claim("requests that the provider answers in a quiet moment", found["answering"], 0),
@@ -291,8 +308,8 @@ def main() -> None:
     arguments = parser.parse_args()
     round_s = QUICK_ROUND_S if arguments.quick else ROUND_S
     rounds = QUICK_ROUNDS if arguments.quick else max(6, round(arguments.minutes * 60 / ROUND_S))
-    with server(arguments.seed) as provider:
-        found = asyncio.run(soak(arguments.seed, rounds, round_s, provider))
+    with server(arguments.seed) as provider, tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(soak(arguments.seed, rounds, round_s, provider, Path(folder)))
     # Some seconds are all warm-up, and say nothing about memory.
     claims = claims_of(found, memory=not arguments.quick)
     if arguments.json:
