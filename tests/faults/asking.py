@@ -78,7 +78,7 @@ async def engine_on(
         {
             "providers": providers,
             "models": {"m": {"targets": targets}},
-            "pool": {**limits, **(pool or {})},
+            "pool": {"slowest_tokens_per_s": 1e6, **limits, **(pool or {})},
         }
     )
     async with penstock.open(config) as engine:

@@ -180,10 +180,10 @@ class Pipeline:
                 targets = await meter.within(limit, lambda: stack.enter_async_context(paying))
                 opening = self._pool.open(targets, request, meter.trail)
                 opened = await meter.within(limit, lambda: stack.enter_async_context(opening))
-                meter.attempt = opened.attempt
                 while not final:
                     batch = await meter.within(limit, lambda: anext(opened.batches, None))
                     meter.first_token()
+                    meter.attempt = opened.attempt
                     if batch is None:
                         raise StreamInterrupted("the stream ended without its terminal event")
                     if batch and isinstance(last := batch[-1], Finished):

@@ -122,10 +122,10 @@ class UsageCounters:
         ours = isinstance(error, PenstockError)
         # Whatever else ends a request is its caller going away.
         name = type(error).__name__ if ours or isinstance(error, Exception) else CANCELLED
-        if target is not None:
-            row = self._row(target.provider, target.model)
-        elif ours and error.provider is not None:
+        if ours and error.provider is not None:
             row = self._row(error.provider, error.model)
+        elif target is not None:
+            row = self._row(target.provider, target.model)
         else:
             row = self._row(None, None)
         row.failures[name] = row.failures.get(name, 0) + 1
