@@ -15,7 +15,6 @@ from penstock.budget.tariffs import Kind, Price, Tariff, compile_tariff
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, Provider
-    from genai_prices.units import UnitRegistry
 
 _DAY = 86_400.0
 _LEAST_SECONDS = {("groq", "whisper-large-v3"): 10, ("groq", "whisper-large-v3-turbo"): 10}
@@ -68,12 +67,15 @@ class PriceList:
     def __init__(self, snapshot: DataSnapshot | None = None) -> None:
         from genai_prices import __version__
         from genai_prices.data_snapshot import get_snapshot
-        from genai_prices.units import _get_registry  # pyright: ignore[reportPrivateUsage]
+        from genai_prices.data_units import unit_data
 
         self.source = f"genai-prices {__version__}"
         self.snapshot = snapshot or get_snapshot()
         self._current = get_snapshot
-        self._units: UnitRegistry = _get_registry()
+        self._kinds = {
+            unit["price_key"]: Kind(name, unit["per"], frozenset(unit["dimensions"].items()))
+            for name, unit in unit_data.items()
+        }
         self._providers = {each.id: each for each in self.snapshot.providers}
 
     @property
@@ -107,10 +109,10 @@ class PriceList:
         from genai_prices.types import TieredPrices
 
         for key, value in vars(prices).items():
-            if value is None:
+            # Newer data may have prices for what this version of the package has no word for.
+            kind = self._kinds.get(key)
+            if value is None or kind is None:
                 continue
-            unit = self._units.unit_for_price_key(key)
-            kind = Kind(unit.usage_key, unit.per, frozenset(unit.dimensions.items()))
             if isinstance(value, TieredPrices):
                 tiers = tuple((tier.start, tier.price) for tier in value.tiers)
                 yield Price(kind, value.base, tiers)
