@@ -85,4 +85,6 @@ async def test_the_words_of_a_recording(row: Row[Aimock], aimock: Aimock) -> Non
     async with row.connect(aimock).open(BEHAVIOURS["transcription"]) as case:
         case.play(SAID)
         result = await case.transcribe()
-    assert (result.text, result.usage) == ("Good morning, Zoë.", Usage(21, 4))
+    assert result.text == "Good morning, Zoë."
+    # It says of some dialects how much of it was sound.
+    assert result.usage in (Usage(21, 4), Usage(21, 4, input_audio_tokens=21))
