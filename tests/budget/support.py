@@ -13,6 +13,7 @@ from penstock.budget.reports import Balance, BudgetWarning
 from penstock.contract.errors import BudgetExceeded
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
+from tests.support.background import Timers, until
 from tests.support.clock import ManualClock
 
 NOON = 1_777_636_800.0
@@ -62,6 +63,11 @@ async def books(
         assert await ledger.verify() == []
     finally:
         await ledger.aclose()
+
+
+async def asleep(timers: Timers, number: int) -> None:
+    """Until the keeper has gone to sleep for this time."""
+    await until(lambda: len(timers.delays) == number and bool(timers.sleepers))
 
 
 async def admitted(ledger: Ledger, number: int, nanos: int) -> Sequence[Hold]:

@@ -10,8 +10,8 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
 from penstock.contract.errors import BudgetExceeded
-from tests.budget.support import NOON, A, B, Books, books, charge
-from tests.support.background import Timers, until
+from tests.budget.support import NOON, A, B, Books, asleep, books, charge
+from tests.support.background import Timers
 
 TOTAL = Budget(name="total", limit_nanos=1000, period="day")
 
@@ -140,12 +140,11 @@ async def test_the_keeper_tends_by_itself(tmp_path: Path) -> None:
         kept, dropped = await at.hold(500), await at.hold(300)
         del dropped
         gc.collect()
-        for _ in range(6):
-            await until(lambda: bool(timers.sleepers))
-            assert timers.delays[-1] == 15
+        for number in range(1, 7):
+            await asleep(timers, number)
             timers.wake()
-            await until(lambda: not timers.sleepers)
-        await until(lambda: bool(timers.sleepers))
+        await asleep(timers, 7)
+        assert set(timers.delays) == {15}
         balance = await at.balance()
         assert (balance.used_nanos, balance.held_nanos) == (300, 500)
         await ledger.settle(kept)
