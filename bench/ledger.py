@@ -47,6 +47,17 @@ PROCESSES = 4
 GROWTH = 1.2
 TWIN = "bench_entries"
 """The floor's table: of the same form and length as the entries."""
+POSTINGS = "[[1,0,0,9000000],[2,1790000000,0,9000000]]"
+USED = (1200, 300, 100, 0, 50, "genai-prices")
+_COMMON = "kind, at, request_id, key, provider, model, amount_nanos, estimated, postings"
+_SETTLED = (
+    f"{_COMMON}, hold, held_at, input_tokens, output_tokens, cached_tokens, cache_write_tokens, "
+    "reasoning_tokens, price_source"
+)
+INSERTS = {
+    kind: f"INSERT INTO {TWIN} ({columns}) VALUES ({', '.join('?' * (columns.count(',') + 1))})"
+    for kind, columns in (("hold", _COMMON), ("settle", _SETTLED))
+}
 
 
 def make_file(path: Path, past: int) -> None:
@@ -118,8 +129,6 @@ async def run_ledger(
 
 def run_floor(path: Path, requests: int, at_once: int) -> dict[str, Any]:
     """The same rows, as many to a transaction as requests run at once."""
-    count = COLUMNS.count(",") + 1
-    insert = f"INSERT INTO {TWIN} ({COLUMNS}) VALUES ({', '.join('?' * count)})"
     waits: list[float] = []
     with closing(connect(path, "normal")) as connection:
         wait_for_the_others()
@@ -130,7 +139,7 @@ def run_floor(path: Path, requests: int, at_once: int) -> dict[str, Any]:
                 asked = time.perf_counter()
                 patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
                 rows = [floor_row(kind, number) for number in numbers]
-                connection.executemany(insert, rows)
+                connection.executemany(INSERTS[kind], rows)
                 connection.execute("COMMIT")
                 waits.extend([time.perf_counter() - asked] * len(rows))
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
@@ -138,12 +147,9 @@ def run_floor(path: Path, requests: int, at_once: int) -> dict[str, Any]:
 
 
 def floor_row(kind: str, number: int) -> tuple[object, ...]:
-    used: tuple[object, ...] = (None,) * 7
-    if kind == "settle":
-        used = (1200, 300, 100, 0, 50, None, "genai-prices")
-    names = (kind, time.time(), f"request-{number}", "key-1", "provider", "model-large")
-    postings = "[[1,0,0,9000000],[2,1790000000,0,9000000]]"
-    return (None, *names, *used, HELD, True, number, time.time(), None, None, None, postings)
+    now = time.time()
+    common = (kind, now, f"request-{number}", "key-1", "provider", "model-large", HELD, 1, POSTINGS)
+    return common if kind == "hold" else (*common, number, now, *USED)
 
 
 def wait_for_the_others() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -19,17 +20,15 @@ from penstock.budget.reports import BudgetWarning
 from penstock.budget.rules import Budget, Rule, Rules
 from penstock.budget.stores.sqlite.schema import check_version, patiently, schema_version
 
-COLUMNS = (
-    "id, kind, at, request_id, key, provider, model, input_tokens, output_tokens, cached_tokens, "
-    "cache_write_tokens, reasoning_tokens, price, price_source, amount_nanos, estimated, hold, "
-    "held_at, budget, note, tags, postings"
-)
+COLUMNS = ", ".join(Entry.__struct_fields__)
+"""The columns of an entry are its fields, of which tags and postings are the last two, as JSON."""
+_ESTIMATED = Entry.__struct_fields__.index("estimated")
 _CHUNKS = (32, 8, 1)
 _MOST_BALANCES = 10_000
 _OPEN = 0
 _DEFINITION = msgspec.json.Decoder(Budget)
 _POSTINGS = msgspec.json.Decoder(tuple[Posting, ...])
-_Row = tuple[object, ...]
+_Row = Sequence[object]
 _T = TypeVar("_T")
 
 
@@ -66,7 +65,7 @@ class Books:
         self._forget_rows()
 
     def _forget_rows(self) -> None:
-        self._entries: list[_Row] = []
+        self._entries: dict[tuple[bool, ...], list[_Row]] = {}
         self._opened: list[_Row] = []
         self._closed: dict[int, None] = {}
         self._moved: set[tuple[int, int]] = set()
@@ -100,7 +99,9 @@ class Books:
 
     def flush(self) -> None:
         """Write what was collected, so that SQL sees it."""
-        self._insert(f"ledger_entries ({COLUMNS})", self._entries)
+        for present, rows in self._entries.items():
+            columns = ", ".join(compress(Entry.__struct_fields__, present))
+            self._insert(f"ledger_entries ({columns})", rows)
         self._insert("ledger_holds (id, lease_until, lease_s)", self._opened)
         for part in _chunks(list(self._closed)):
             marks = ", ".join("?" * len(part))
@@ -122,7 +123,7 @@ class Books:
             one = f"({', '.join('?' * len(part[0]))})"
             self.connection.execute(
                 f"INSERT INTO {into} VALUES {', '.join([one] * len(part))} {otherwise}",
-                [value for row in part for value in row],
+                list(chain.from_iterable(part)),
             )
 
     # -- budgets
@@ -183,10 +184,18 @@ class Books:
             balance.used += used
             balance.held += held
             self._moved.add((budget, period))
-        tags = msgspec.json.encode(entry.tags).decode() if entry.tags else None
-        moves = msgspec.json.encode(entry.postings).decode() if entry.postings else None
-        # Tags and postings are the last two columns.
-        self._entries.append((*msgspec.structs.astuple(entry)[:-2], tags, moves))
+        fields = msgspec.structs.astuple(entry)
+        row = (
+            *fields[:_ESTIMATED],
+            1 if entry.estimated else 0,
+            *fields[_ESTIMATED + 1 : -2],
+            msgspec.json.encode(entry.tags).decode() if entry.tags else None,
+            msgspec.json.encode(entry.postings).decode() if entry.postings else None,
+        )
+        # The module sqlite3 takes longer to bind a None, or a bool, than anything else: it looks
+        # for an adapter each time. So rows are sorted by the columns that they have.
+        present = tuple([value is not None for value in row])
+        self._entries.setdefault(present, []).append([one for one in row if one is not None])
 
     def balance(self, budget: int, period: int) -> _Balance:
         """What is used and held there now."""
