@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.budget.entries import Hold
+from penstock.budget.ledger import Ledger
+from penstock.budget.ports import Reservation, Told
 from penstock.budget.rules import Budget
+from penstock.budget.stores.sqlite import SqliteStore
+from penstock.contract.errors import BudgetExceeded
 from tests.budget.support import A, Books, books, charge
 from tests.support.background import cycles
 
@@ -33,6 +38,34 @@ async def test_a_reservation_that_nobody_waits_for_is_released(
             await task
         await settled_down(at)
         assert (await at.balance()).used_nanos == 0
+
+
+async def test_a_reservation_is_released_when_its_task_is_cancelled_in_the_moment_it_is_there(
+    tmp_path: Path,
+) -> None:
+    class LastMoment(SqliteStore):
+        """Cancels the task that waits, when its hold is there and before it can go on."""
+
+        def reserve(
+            self, asked: Reservation, told: Told[Hold | BudgetExceeded]
+        ) -> asyncio.Future[Hold | BudgetExceeded]:
+            reserving = super().reserve(asked, told)
+            reserving.add_done_callback(lambda _: task.cancel())
+            return reserving
+
+    store = await LastMoment.open(tmp_path / "x.db")
+    ledger = Ledger(store)
+    await ledger.set_budget(TOTAL)
+    task = asyncio.create_task(ledger.reserve("r", [(A, 700)]))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # What is released is written before what is asked for now.
+    await ledger.sweep()
+    (balance,) = await ledger.balances()
+    assert (balance.held_nanos, balance.used_nanos) == (0, 0)
+    page = await ledger.history()
+    assert [entry.kind for entry in page.entries] == ["release", "hold"]
+    await ledger.aclose()
 
 
 async def test_a_settlement_that_nobody_waits_for_is_written(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The entries as files that other programs read."""
 
+import asyncio
 import csv
 import importlib
 import json
@@ -66,6 +67,15 @@ async def test_parquet_holds_every_entry_or_says_what_it_needs(tmp_path: Path) -
     assert rows[1]["amount_nanos"] == 10**17 + 1
     assert rows[1]["request_id"] == NAME
     assert rows[3]["tags"] is None
+
+
+async def test_a_long_past_is_written_part_by_part(tmp_path: Path) -> None:
+    number = 10_050
+    async with books(tmp_path / "x.db") as at:
+        await asyncio.gather(*(at.ledger.adjust(each, "") for each in range(number)))
+        assert await export(at.ledger, tmp_path / "out.jsonl", "jsonl") == number
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line).get("amount_nanos", 0) for line in lines] == list(range(number))
 
 
 async def test_an_empty_ledger_gives_an_empty_file(tmp_path: Path) -> None:

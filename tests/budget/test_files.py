@@ -230,6 +230,15 @@ async def test_a_file_that_stays_locked_is_named_and_may_be_tried_again(tmp_path
     other.close()
 
 
+async def test_a_name_that_sqlite_takes_for_something_else_is_a_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await filled(Path(":memory:"), 1)
+    async with books(tmp_path / ":memory:") as at:
+        assert (await at.balance()).used_nanos == 10
+
+
 async def test_a_closed_ledger_says_so(tmp_path: Path) -> None:
     async with books(tmp_path / "x.db") as at:
         hold = await at.hold(1)

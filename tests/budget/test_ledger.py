@@ -353,6 +353,11 @@ async def test_a_balance_that_was_tampered_with_is_found(tmp_path: Path) -> None
         with sqlite3.connect(tmp_path / "x.db") as other:
             other.execute("UPDATE ledger_balances SET used = 400")
             other.execute("INSERT INTO ledger_holds VALUES (?, 0, 0, NULL)", (hold.id,))
+            other.execute("INSERT INTO ledger_holds VALUES (99, 0, 0, NULL)")
+        (unknown,) = await at.ledger.verify()
+        assert (unknown.subject, unknown.recorded) == ("hold 99", "open")
+        with sqlite3.connect(tmp_path / "x.db") as other:
+            other.execute("DELETE FROM ledger_holds WHERE id = 99")
         other.close()
 
 

@@ -138,7 +138,7 @@ class Ledger(Accounts):
             verdict = await reserving
         except asyncio.CancelledError:
             # Cancelled when the hold was there, and before this task could go on.
-            if not reserving.cancelled():
+            if not reserving.cancelled() and reserving.exception() is None:
                 self._reserved(reserving.result(), unclaimed=True)
             raise
         if isinstance(verdict, BudgetExceeded):
@@ -148,7 +148,9 @@ class Ledger(Accounts):
     def _reserved(self, verdict: Hold | BudgetExceeded | Exception, unclaimed: bool) -> None:
         if isinstance(verdict, Hold):
             if unclaimed:
-                self._settle(verdict, (), self._clock())
+                releasing = self._settle(verdict, (), self._clock())
+                # A failure is logged, and tried again; here nobody waits for it.
+                releasing.add_done_callback(_look_at)
             else:
                 self._held[verdict.id] = verdict
 
@@ -235,3 +237,8 @@ class Ledger(Accounts):
                 await self.tend()
             except PenstockError as error:
                 _log.error("the ledger could not be tended: %s", error)
+
+
+def _look_at(settling: asyncio.Future[Settlement]) -> None:
+    if not settling.cancelled():
+        settling.exception()

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from penstock.budget.entries import Charge, Hold
 from penstock.budget.ports import Adjustment, Reservation, Told
@@ -60,14 +60,15 @@ class SqliteStore:
         self._writer = writer
 
     @classmethod
-    async def open(cls, path: Path | str, *, synchronous: Synchronous = "normal") -> SqliteStore:
+    async def open(cls, path: Path | str, *, synchronous: Synchronous = "normal") -> Self:
         """Open the file or make it; an older one is backed up beside itself, then brought up.
 
         Raises ConfigurationError when it cannot be used: damaged, read-only, newer than this code.
         """
         if synchronous not in ("normal", "full"):
             raise ConfigurationError(f"synchronous={synchronous!r}: give 'normal' or 'full'")
-        file = Path(path)
+        # Absolute, for SQLite takes `:memory:` and the empty name for something else than files.
+        file = Path(path).absolute()
 
         def connection() -> sqlite3.Connection:
             opened = connect(file, synchronous)
