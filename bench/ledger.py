@@ -9,7 +9,7 @@ transactions, without an event loop, a balance or a judgement. All are measured 
 with so many past entries, in WAL mode with `synchronous = normal`; `full` is measured on the file
 with the shortest past. Shown are the medians of the rounds. The last lines compare the longest past
 with the shortest, by CPU time, which other work on the machine disturbs least, and by the clock; a
-growth above 20 % is pointed out.
+growth above 20 % is pointed out. The files take some 5 GB of disk while it runs.
 """
 
 from __future__ import annotations

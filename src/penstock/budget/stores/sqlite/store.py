@@ -68,7 +68,7 @@ class SqliteStore:
         if synchronous not in ("normal", "full"):
             raise ConfigurationError(f"synchronous={synchronous!r}: give 'normal' or 'full'")
         # Absolute, for SQLite takes `:memory:` and the empty name for something else than files.
-        file = Path(path).absolute()
+        file = Path(path).absolute()  # noqa: ASYNC240 - it asks for the working folder only
 
         def connection() -> sqlite3.Connection:
             opened = connect(file, synchronous)
