@@ -92,6 +92,20 @@ async def test_closing_finishes_what_has_begun(tmp_path: Path) -> None:
         assert (await at.balance()).used_nanos == 450
 
 
+async def test_closing_releases_what_nobody_claims_any_more(tmp_path: Path) -> None:
+    async with books(tmp_path / "x.db") as at:
+        await at.ledger.set_budget(TOTAL)
+        tasks = [asyncio.create_task(at.hold(10)) for _ in range(50)]
+        await cycles(1)
+        for task in tasks:
+            task.cancel()
+        await at.ledger.aclose()
+        assert all(task.cancelled() for task in tasks)
+        assert (await at.balance()).held_nanos == 0
+        kinds = [entry.kind for entry in await at.entries()]
+        assert (kinds.count("hold"), kinds.count("release")) == (50, 50)
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_requests_cancelled_at_random_moments_add_up(tmp_path: Path, seed: int) -> None:
     luck = random.Random(seed)

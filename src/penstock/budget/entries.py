@@ -85,7 +85,7 @@ class Charge(msgspec.Struct, frozen=True):
     """The prices that were used, for those who ask later."""
 
     def __post_init__(self) -> None:
-        check_amount("cost_nanos", self.cost_nanos)
+        check_amount(self.cost_nanos, "cost_nanos")
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -120,9 +120,10 @@ class Hold(msgspec.Struct, frozen=True, weakref=True):
     postings: tuple[Posting, ...] = ()
 
 
-def check_amount(field: str, nanos: int) -> None:
-    """Raise ValueError unless it is a whole amount from 0 to a billion dollars."""
+def check_amount(nanos: int, *name: object) -> None:
+    """Raise ValueError, which names it, unless it is a whole amount of up to a billion dollars."""
     if type(nanos) is not int or not 0 <= nanos <= MOST:
+        field = " ".join(map(str, name))
         raise ValueError(
             f"{field}={nanos!r}: give whole nano-dollars from 0 to {MOST} ({dollars(MOST)})"
         )

@@ -19,6 +19,7 @@ when the process is killed in the next moment.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import weakref
@@ -95,6 +96,9 @@ class Ledger(Accounts):
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         await self._write_again()
+        # Behind everything that was begun: a hold that nobody claims any more is released by then.
+        with contextlib.suppress(PenstockError):
+            await self._store.renew((), self._clock())
         if self._unwritten:
             _log.error(
                 "%d settlements could not be written: their holds expire as estimates",
@@ -125,14 +129,14 @@ class Ledger(Accounts):
             raise ValueError("candidates is empty: give at least one target")
         for target, nanos in candidates:
             if nanos is not None:
-                check_amount(f"the cost of {target}", nanos)
+                check_amount(nanos, "the cost of", target)
         lease = self._lease_s if lease_s is None else lease_s
         if lease < self._lease_s:
             raise ValueError(
                 f"lease_s={lease_s}: give {self._lease_s} or more, for leases are renewed at the "
                 "pace that this needs"
             )
-        asked = Reservation(request_id, candidates, key, tags, self._clock(), lease)
+        asked = Reservation(request_id, candidates, key, dict(tags), self._clock(), lease)
         reserving = self._store.reserve(asked, self._reserved)
         try:
             verdict = await reserving
