@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -339,26 +340,28 @@ async def test_a_ledger_goes_on_where_it_was_closed(tmp_path: Path) -> None:
 
 
 async def test_a_balance_that_was_tampered_with_is_found(tmp_path: Path) -> None:
+    def tamper(*statements: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "x.db")) as other, other:
+            for statement in statements:
+                other.execute(statement)
+
     async with books(tmp_path / "x.db") as at:
         await at.ledger.set_budget(TOTAL)
         await at.spend(400)
         hold = await at.hold(10)
-        with sqlite3.connect(tmp_path / "x.db") as other:
-            other.execute("UPDATE ledger_balances SET used = 399")
-            other.execute("DELETE FROM ledger_holds")
+        tamper("UPDATE ledger_balances SET used = 399", "DELETE FROM ledger_holds")
         balance, missing = await at.ledger.verify()
         assert "total" in balance.subject
         assert (balance.recorded, balance.computed) == ("used 399, held 10", "used 400, held 10")
         assert missing.subject == f"hold {hold.id}"
-        with sqlite3.connect(tmp_path / "x.db") as other:
-            other.execute("UPDATE ledger_balances SET used = 400")
-            other.execute("INSERT INTO ledger_holds VALUES (?, 0, 0, NULL)", (hold.id,))
-            other.execute("INSERT INTO ledger_holds VALUES (99, 0, 0, NULL)")
+        tamper(
+            "UPDATE ledger_balances SET used = 400",
+            f"INSERT INTO ledger_holds VALUES ({hold.id}, 0, 0, NULL)",
+            "INSERT INTO ledger_holds VALUES (99, 0, 0, NULL)",
+        )
         (unknown,) = await at.ledger.verify()
         assert (unknown.subject, unknown.recorded) == ("hold 99", "open")
-        with sqlite3.connect(tmp_path / "x.db") as other:
-            other.execute("DELETE FROM ledger_holds WHERE id = 99")
-        other.close()
+        tamper("DELETE FROM ledger_holds WHERE id = 99")
 
 
 @pytest.mark.parametrize("nanos", [-1, MOST + 1, 1.0, True])
