@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.prices import PriceBook
 from penstock.budget.rules import Budget
 from penstock.budget.worst_case import worst_cases
-from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.errors import BudgetExceeded, ConfigurationError, PenstockError
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities
@@ -90,6 +91,7 @@ class Books:
         self._budgets = budgets
         self._at_once = at_once
         self._ledger: Ledger | None = None
+        self._tight = any(budget.hard for budget in budgets)
         self._gate = asyncio.Lock()
 
     async def ledger(self) -> Ledger:
@@ -117,15 +119,17 @@ class Books:
         if self._open_ledger is None:
             return Unheld(ranked)
         ledger = self._ledger or await self.ledger()
-        able = [(target, self._abilities(target)) for target in ranked]
-        costs = worst_cases(request, able, self.prices)
-        candidates = [
-            (target, None if most is None else most * self._at_once)
-            for target, most in zip(ranked, costs, strict=True)
-        ]
-        hold = await ledger.reserve(
-            request_id, candidates, key=caller.key, tags=_tags(request, caller)
-        )
+        tags = _tags(request, caller)
+        if not self._tight:
+            # While no budget applies, a rough bound does, which takes no time on long prompts.
+            with contextlib.suppress(BudgetExceeded):
+                candidates = self._candidates(request, ranked, rough=True)
+                hold = await ledger.reserve(request_id, candidates, key=caller.key, tags=tags)
+                self._tight = bool(hold.postings)
+                return Held(self, ledger, hold)
+            self._tight = True
+        candidates = self._candidates(request, ranked)
+        hold = await ledger.reserve(request_id, candidates, key=caller.key, tags=tags)
         return Held(self, ledger, hold)
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
@@ -151,6 +155,16 @@ class Books:
         ledger, self._ledger = self._ledger, None
         if ledger is not None:
             await ledger.aclose()
+
+    def _candidates(
+        self, request: AnyRequest, ranked: Sequence[Target], *, rough: bool = False
+    ) -> list[tuple[Target, int | None]]:
+        able = [(target, self._abilities(target)) for target in ranked]
+        costs = worst_cases(request, able, self.prices, rough=rough)
+        return [
+            (target, None if most is None else most * self._at_once)
+            for target, most in zip(ranked, costs, strict=True)
+        ]
 
     def _abilities(self, target: Target) -> Capabilities:
         try:

@@ -77,8 +77,12 @@ def worst_cases(
     book: PriceBook,
     *,
     at: datetime | None = None,
+    rough: bool = False,
 ) -> list[int | None]:
-    """The same for each of several targets; the request's texts are measured once."""
+    """The same for each of several targets; the request's texts are measured once.
+
+    `rough` is for who has money enough: it costs less time, and may be several times too much.
+    """
     texts: Count | None = None
     found: list[int | None] = []
     for target, able in targets:
@@ -87,7 +91,7 @@ def worst_cases(
             found.append(None if tariff is None else 0)
             continue
         if texts is None and isinstance(request, SamplingRequest):
-            texts = measure_texts(request)
+            texts = measure_texts(request, rough=rough)
         most = bounds(request, target.model, able, texts)
         found.append(tariff.most(most.read, most.written, sound=most.sound, seconds=most.seconds))
     return found

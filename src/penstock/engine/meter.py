@@ -17,6 +17,7 @@ from penstock.contract.exchange import (
     StopReason,
     Transcript,
     TranscriptionRequest,
+    Usage,
     Vectors,
 )
 from penstock.contract.ports import Attempt, Target
@@ -163,7 +164,7 @@ class Meter:
             request_id=self.request_id,
             latency_ms=round(self._elapsed_s() * 1000),
             first_token_ms=None if first_s is None else round(first_s * 1000),
-            usage=self.trail.used or answer.usage,
+            usage=self._used(answer.usage),
             cost_nanos=self._accounts.cost(self.trail.attempts),
             api_calls=attempt.number - 1 + answer.api_calls,
             attempts=attempt.number,
@@ -173,6 +174,11 @@ class Meter:
             embedding_count=None if vectors is None else len(vectors),
             embedding_dims=None if vectors is None else len(vectors[0]),
         )
+
+    def _used(self, told: Usage) -> Usage:
+        """What the provider told of the answer, and what earlier attempts took beside it."""
+        billed = [each.usage for each in self.trail.attempts if each.usage is not None]
+        return told if len(billed) <= 1 else sum(billed[1:], billed[0])
 
     def _end(
         self,

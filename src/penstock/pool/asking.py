@@ -6,8 +6,18 @@ import time
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
+import msgspec
+
 from penstock.contract.errors import PenstockError, RateLimited
-from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Vectors,
+)
+from penstock.contract.messages import Reasoning, Text, ToolUse
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Trail
 from penstock.pool.run import Ticket
@@ -61,10 +71,16 @@ class Asking(Generic[R]):
         """The block in which the provider is called; for a stream, until its first event."""
         return self._try.calling()
 
-    def answered(self, usage: Usage) -> None:
-        """The whole answer is there; `usage` is as the provider counts it."""
-        self.usage = usage
+    def answered(self, answer: Reply | Transcript | Vectors) -> None:
+        """The whole answer is there."""
+        self.counted(answer)
         self._ticket.state.answers.add(time.perf_counter() - self._began)
+
+    def counted(self, answer: Reply | Transcript | Vectors) -> None:
+        """Take over what the provider counts; where it does not count, what it must have been."""
+        self.usage = answer.usage
+        if answer.usage.total_tokens is None and isinstance(answer, Reply):
+            self.usage = self._estimate(_said(answer))
 
     def first_token(self) -> None:
         """The first event is there."""
@@ -76,13 +92,23 @@ class Asking(Generic[R]):
 
         A call that was outrun by another is billed for its prompt, whether or not it was heard.
         """
-        request = self._ticket.request
         said = self._ticket.said
-        if not (said or self._ticket.outrun) or not isinstance(request, SamplingRequest):
+        return self._estimate("".join(said)) if said or self._ticket.outrun else None
+
+    def _estimate(self, said: str) -> Usage | None:
+        request, model = self._ticket.request, self._ticket.attempt.target.model
+        if not isinstance(request, SamplingRequest):
             return None
-        model = self._ticket.attempt.target.model
-        return Usage(
-            estimate_request(request, model),
-            estimate_text("".join(said), family_of(model)),
-            estimated=True,
-        )
+        read, written = estimate_request(request, model), estimate_text(said, family_of(model))
+        return Usage(read, written, estimated=True)
+
+
+def _said(reply: Reply) -> str:
+    """All that the model has written, thoughts and arguments included."""
+    written: list[str] = []
+    for part in reply.content:
+        if isinstance(part, Text | Reasoning):
+            written.append(part.text)
+        elif isinstance(part, ToolUse):
+            written.append(msgspec.json.encode(part.input).decode())
+    return "".join(written)

@@ -113,7 +113,7 @@ class Continuation:
                 batch = await _first_of(asking, batches)
                 while batch is not None:
                     if batch and isinstance(final := batch[-1], Finished):
-                        asking.usage = final.reply.usage
+                        asking.counted(final.reply)
                         last = batch
                         break
                     if batch:

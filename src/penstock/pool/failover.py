@@ -126,7 +126,7 @@ class FailoverPool:
                     answer = await call(
                         ticket.provider, ticket.attempt.target.model, ticket.request
                     )
-                asking.answered(answer.usage)
+                asking.answered(answer)
             return answer
 
         async with contextlib.aclosing(run.tickets()) as tickets:
