@@ -11,6 +11,7 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.prices import OwnPrice, PriceBook
 from penstock.budget.rules import Budget
 from penstock.config.settings import BudgetConfig, Config, PriceConfig, ProviderConfig
+from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Provider, Target
 from penstock.pool.breaker import BreakerSettings
@@ -57,6 +58,13 @@ def books_of(config: Config, able: Callable[[Target], Capabilities], *, keep: bo
     storage = config.storage
 
     async def open_ledger() -> Ledger:
+        try:
+            storage.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"storage.url: the folder {storage.path.parent} cannot be made "
+                f"({error.strerror}): choose another, or set PENSTOCK_HOME"
+            ) from error
         return await Ledger.open(storage.path, synchronous=storage.synchronous)
 
     kept = keep or storage.url is not None or bool(config.budgets)

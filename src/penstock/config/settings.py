@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
@@ -13,6 +14,7 @@ from pydantic import (
     SecretStr,
     StringConstraints,
     field_serializer,
+    field_validator,
 )
 
 DEFAULT_STORAGE = "sqlite:///penstock.db"
@@ -255,9 +257,18 @@ class BudgetConfig(Section):
         default=True,
         description="Whether what does not fit is refused; otherwise there are warnings only.",
     )
-    warn_at: tuple[float, ...] = Field(
+    warn_at: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
         default=(0.8,), description="Shares of the limit at which there is a warning."
     )
+
+    @field_validator("timezone")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"{name!r} is no time zone: give one such as Europe/Berlin") from None
+        return name
 
 
 class LimitsConfig(Section):

@@ -162,6 +162,8 @@ async def _serve(config: Config, listener: socket.socket, source: str) -> None:
         screen.stopping(server.running_requests, GRACE_S, again=server.should_exit)
         server.stop()
 
+    # Now, for a ledger that cannot be opened would refuse every request.
+    await engine.ledger()
     try:
         with _signals(stop):
             await server.serve([listener])

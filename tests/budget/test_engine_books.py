@@ -1,0 +1,285 @@
+"""An engine that keeps books: held before, settled after, whatever becomes of the request."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import BudgetExceeded, Caller, Chunk, Complete, ConfigurationError, Engine
+from penstock.budget.reports import HistoryFilter
+from penstock.config.settings import Config
+from penstock.contract.errors import RateLimited, StreamInterrupted
+from penstock.contract.exchange import Reply, SamplingRequest, Usage
+from penstock.testing import FakeProvider, FakeReply
+
+PRICE = {"input": 1.0, "output": 10.0}
+"""So a token of an answer costs ten thousand nano-dollars."""
+INPUT, OUTPUT = 1_000, 10_000
+
+
+@asynccontextmanager
+async def bookkeeper(
+    folder: Path, *providers: FakeProvider, **sections: Any
+) -> AsyncGenerator[Engine]:
+    names = [provider.name for provider in providers]
+    targets = [f"{name}/echo" for name in names]
+    config = {
+        "providers": {name: {"kind": "fake"} for name in names},
+        "models": {"default": {"targets": targets, "prices": dict.fromkeys(targets, PRICE)}},
+        "pool": {"retries": 0},
+        "storage": {"url": f"sqlite:///{folder / 'books.db'}"},
+    }
+    engine = Engine(Config.model_validate({**config, **sections}))
+    for provider in providers:
+        engine.use(provider)
+    async with engine:
+        yield engine
+
+
+async def settled(engine: Engine) -> list[tuple[str | None, int, bool]]:
+    """Who was paid how much, and whether that is an estimate."""
+    ledger = await engine.ledger()
+    assert not await ledger.verify()
+    assert all(balance.held_nanos == 0 for balance in await ledger.balances())
+    return await paid(engine)
+
+
+async def test_an_answer_costs_what_its_provider_counts(tmp_path: Path) -> None:
+    reply = FakeReply(text="Hello", usage=Usage(7, 3))
+    async with bookkeeper(tmp_path, FakeProvider([reply])) as engine:
+        result = await engine.create_message("Hi", max_tokens=9)
+        assert result.metadata.cost_nanos == 7 * INPUT + 3 * OUTPUT
+        assert result.metadata.as_dict()["cost_usd"] == "0.000037"
+        assert await settled(engine) == [("fake", 37_000, False)]
+
+
+async def test_a_stream_is_settled_to_the_providers_final_usage(tmp_path: Path) -> None:
+    reply = FakeReply(text="one two three", usage=Usage(7, 3, cached_input_tokens=2))
+    async with bookkeeper(tmp_path, FakeProvider([reply])) as engine:
+        async with await engine.create_message_stream("Hi", max_tokens=9) as stream:
+            end = [event async for event in stream][-1]
+        assert isinstance(end, Complete)
+        assert end.result.metadata.cost_nanos == 37_000
+        assert await settled(engine) == [("fake", 37_000, False)]
+        entry = (await (await engine.ledger()).history(HistoryFilter(kind="settle"))).entries[0]
+        assert (entry.input_tokens, entry.output_tokens, entry.cached_tokens) == (7, 3, 2)
+        assert (entry.request_id, entry.price_source) == (stream.request_id, "configuration")
+
+
+async def test_what_failed_without_a_word_costs_nothing(tmp_path: Path) -> None:
+    busy = FakeProvider([RateLimited("slow")], name="busy")
+    async with bookkeeper(tmp_path, busy, FakeProvider(["Hello"])) as engine:
+        await engine.create_message("Hi", max_tokens=9)
+        assert [provider for provider, _, _ in await settled(engine)] == ["fake"]
+
+
+async def test_a_request_that_nobody_answers_is_released(tmp_path: Path) -> None:
+    async with bookkeeper(tmp_path, FakeProvider([RateLimited("slow")])) as engine:
+        with pytest.raises(RateLimited):
+            await engine.create_message("Hi", max_tokens=9)
+        assert await settled(engine) == []
+        ledger = await engine.ledger()
+        kinds = [entry.kind for entry in (await ledger.history()).entries]
+        assert kinds == ["release", "hold"]
+
+
+async def test_a_broken_stream_is_paid_for_at_both_targets(tmp_path: Path) -> None:
+    broken = FakeReply(text="one two three ", error=StreamInterrupted("cut"))
+    first, second = FakeProvider([broken], name="first"), FakeProvider(["four"], name="second")
+    async with bookkeeper(tmp_path, first, second) as engine:
+        async with await engine.create_message_stream("Count", max_tokens=99) as stream:
+            result = await stream.result()
+        cut, rest = await settled(engine)
+        assert (cut[0], cut[2], rest[0], rest[2]) == ("first", True, "second", False)
+        assert result.metadata.cost_nanos == cut[1] + rest[1]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed", "dropped"])
+async def test_a_stream_that_is_left_is_paid_for_as_far_as_it_came(
+    tmp_path: Path, how: str
+) -> None:
+    async with bookkeeper(tmp_path, FakeProvider(["one two three four five six"])) as engine:
+        stream = await engine.create_message_stream("Count", max_tokens=99)
+        assert await anext(stream) == Chunk("one ")
+        if how == "cancelled":
+            await engine.cancel_request(stream.request_id)
+        elif how == "closed":
+            await stream.aclose()
+        else:
+            del stream
+            gc.collect()
+        async with asyncio.timeout(10):
+            # The ledger tells nobody; each look at it takes a moment.
+            while not (found := await paid(engine)):
+                pass
+        ((_, nanos, estimated),) = found
+        assert estimated
+        assert 0 < nanos < 10 * OUTPUT
+
+
+async def paid(engine: Engine) -> list[tuple[str | None, int, bool]]:
+    ledger = await engine.ledger()
+    page = await ledger.history(HistoryFilter(kind="settle"), oldest_first=True)
+    return [(entry.provider, entry.amount_nanos, entry.estimated) for entry in page.entries]
+
+
+async def test_exactly_as_many_are_admitted_as_there_is_money_for(tmp_path: Path) -> None:
+    """Each may cost its one word of prompt by its bytes, and ten tokens of answer."""
+    async with bookkeeper(tmp_path, FakeProvider(), storage={"url": "sqlite:///x.db"}) as engine:
+        ledger = await engine.ledger()
+        await engine.create_message("Hi", max_tokens=10)
+        (hold,) = (await ledger.history(HistoryFilter(kind="hold"))).entries
+    silent = asyncio.Event()
+
+    class Slow(FakeProvider):
+        async def generate(self, model: str, request: SamplingRequest) -> Reply:
+            await silent.wait()
+            return await super().generate(model, request)
+
+    usd = 137 * hold.amount_nanos / 1e9
+    budgets = {"total": {"limit_usd": round(usd, 9), "period": "forever"}}
+    async with bookkeeper(tmp_path, Slow(), budgets=budgets) as engine:
+        asking = [
+            asyncio.create_task(engine.create_message("Hi", max_tokens=10)) for _ in range(1000)
+        ]
+        refused: list[asyncio.Task[Any]] = []
+        async with asyncio.timeout(30):
+            running = set(asking)
+            while len(refused) < 1000 - 137:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                refused += done
+        assert {type(task.exception()) for task in refused} == {BudgetExceeded}
+        silent.set()
+        await asyncio.wait(asking)
+        assert sum(task.exception() is None for task in asking) == 137
+        (balance,) = await engine.budgets()
+        assert (balance.held_nanos, balance.overdrawn) == (0, False)
+
+
+async def test_a_refusal_says_what_is_left_what_was_asked_and_until_when(tmp_path: Path) -> None:
+    budgets = {"tiny": {"limit_usd": 0.000001, "period": "day"}}
+    async with bookkeeper(tmp_path, provider := FakeProvider(), budgets=budgets) as engine:
+        with pytest.raises(BudgetExceeded) as caught:
+            await engine.create_message("Hi", max_tokens=99)
+        assert provider.requests == []
+        error = caught.value
+        assert (error.budget, error.limit_nanos, error.remaining_nanos) == ("tiny", 1000, 1000)
+        assert error.asked_nanos is not None
+        assert error.asked_nanos >= 99 * OUTPUT
+        assert error.request_id is not None
+        assert "ask for fewer tokens, or raise it" in str(error)
+
+
+async def test_a_target_whose_own_budget_is_spent_is_passed_over(tmp_path: Path) -> None:
+    first, second = FakeProvider(name="first"), FakeProvider(name="second")
+    budgets = {"first": {"limit_usd": 0.0, "provider": "first"}}
+    async with bookkeeper(tmp_path, first, second, budgets=budgets) as engine:
+        result = await engine.create_message("Hi", max_tokens=9)
+        assert result.metadata.provider == "second"
+        assert first.requests == []
+
+
+async def test_hard_budgets_refuse_what_nobody_knows_the_price_of(tmp_path: Path) -> None:
+    sections: dict[str, Any] = {
+        "providers": {"cloud": {"kind": "openai", "auth_token": "k", "url": "http://127.0.0.1:9"}},
+        "models": {"default": {"targets": ["cloud/no-such-model"]}},
+    }
+    budgets = {"total": {"limit_usd": 5}}
+    async with bookkeeper(tmp_path, **sections, budgets=budgets) as engine:
+        with pytest.raises(BudgetExceeded, match="nobody knows what cloud/no-such-model costs"):
+            await engine.create_message("Hi", max_tokens=9)
+    prices = {"default": {"input": 1.0, "output": 1.0}}
+    async with bookkeeper(tmp_path, **sections, budgets=budgets, prices=prices) as engine:
+        with pytest.raises(penstock.ProviderUnavailable):
+            await engine.create_message("Hi", max_tokens=9)
+
+
+async def test_keys_and_tags_have_budgets_of_their_own(tmp_path: Path) -> None:
+    budgets = {
+        "ci": {"limit_usd": 0.0, "key": "ci"},
+        "guests": {"limit_usd": 0.0, "tags": {"team": "guests"}},
+    }
+    async with bookkeeper(tmp_path, FakeProvider(), budgets=budgets) as engine:
+        await engine.create_message("Hi", max_tokens=9)
+        await engine.create_message("Hi", max_tokens=9, caller=Caller(key="other"))
+        with pytest.raises(BudgetExceeded, match="'ci'"):
+            await engine.create_message("Hi", max_tokens=9, caller=Caller(key="ci"))
+        with pytest.raises(BudgetExceeded, match="'guests'"):
+            await engine.create_message("Hi", max_tokens=9, metadata={"team": "guests"})
+        with pytest.raises(BudgetExceeded, match="'guests'"):
+            # What the key says goes before what the request says of itself.
+            await engine.create_message(
+                "Hi", max_tokens=9, metadata={"team": "us"}, caller=Caller(tags={"team": "guests"})
+            )
+
+
+async def test_a_budget_by_hand_outlives_the_engine_and_may_be_taken_back(tmp_path: Path) -> None:
+    async with bookkeeper(tmp_path, FakeProvider()) as engine:
+        await engine.set_budget(0.0)
+    async with bookkeeper(tmp_path, FakeProvider()) as engine:
+        with pytest.raises(BudgetExceeded, match="'total'"):
+            await engine.create_message("Hi", max_tokens=9)
+        await engine.set_budget(None)
+        await engine.create_message("Hi", max_tokens=9)
+        with pytest.raises(ConfigurationError, match="limit_nanos=-1000000000"):
+            await engine.set_budget(-1.0)
+        with pytest.raises(ConfigurationError, match="period 'fortnight' is not known"):
+            await engine.set_budget(1.0, period="fortnight")  # type: ignore[arg-type]
+
+
+async def test_every_round_of_a_tool_loop_is_held_and_settled(tmp_path: Path) -> None:
+    def now() -> str:
+        """Tell the time."""
+        return "noon"
+
+    call = FakeReply(tool_uses=(penstock.ToolUse("c1", "now", {}),), usage=Usage(5, 5))
+    script = [call, FakeReply(text="It is noon.", usage=Usage(9, 4))]
+    async with bookkeeper(tmp_path, FakeProvider(script)) as engine:
+        generator = engine.string_generator("What time is it?", tools=[now], max_tokens=50)
+        _, metadata = await generator.generate()
+        paid = [nanos for _, nanos, _ in await settled(engine)]
+        assert paid == [5 * INPUT + 5 * OUTPUT, 9 * INPUT + 4 * OUTPUT]
+        assert metadata.cost_nanos == sum(paid)
+
+
+async def test_embeddings_and_transcripts_are_paid_for(tmp_path: Path) -> None:
+    async with bookkeeper(tmp_path, FakeProvider(transcripts=["words"])) as engine:
+        result = await engine.embed(["one two", "three"], model="fake/echo")
+        assert result.metadata.cost_nanos == 3 * INPUT
+        await engine.transcribe(b"RIFF\x00\x00\x00\x00WAVE", model="fake/echo")
+        ledger = await engine.ledger()
+        assert len((await ledger.history(HistoryFilter(kind="hold"))).entries) == 2
+        assert all(balance.held_nanos == 0 for balance in await ledger.balances())
+
+
+async def test_an_engine_without_books_still_knows_what_things_cost() -> None:
+    targets = ("fake/echo",)
+    config = Config.model_validate(
+        {
+            "providers": {"fake": {}},
+            "models": {"default": {"targets": targets, "prices": {"fake/echo": PRICE}}},
+        }
+    )
+    async with Engine(config) as engine:
+        engine.use(FakeProvider([FakeReply(text="x", usage=Usage(1, 1))]))
+        result = await engine.create_message("Hi", max_tokens=9)
+        assert result.metadata.cost_nanos == INPUT + OUTPUT
+        with pytest.raises(ConfigurationError, match=r"keeps no ledger: write \[storage\]"):
+            await engine.budgets()
+
+
+async def test_an_engine_that_is_closed_in_mid_stream_settles_first(tmp_path: Path) -> None:
+    async with bookkeeper(tmp_path, FakeProvider(["one two three four"])) as engine:
+        stream = await engine.create_message_stream("Count", max_tokens=99)
+        await anext(stream)
+    async with bookkeeper(tmp_path, FakeProvider()) as engine:
+        ((_, nanos, estimated),) = await settled(engine)
+        assert nanos > 0
+        assert estimated
