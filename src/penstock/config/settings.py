@@ -37,6 +37,11 @@ class ServerConfig(Section):
     port: int = Field(
         default=8400, ge=0, le=65535, description="Port to listen on; 0 takes a free one."
     )
+    log: Literal["console", "json", "none"] = Field(
+        default="console",
+        description="How each request is logged to standard error: for people, as JSON lines, or "
+        "not at all. Nothing that was said is logged.",
+    )
 
 
 class ProviderConfig(Section):

@@ -26,7 +26,6 @@ _DRAIN_FACTOR = 4
 """A body announced as at most this many times too long is read to its end and thrown away, so that
 its sender lives to read the answer; the connection of a longer one is closed."""
 
-_JSON: Header = (b"content-type", b"application/json")
 _STREAM: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -105,11 +104,20 @@ class Exchange:
         return body
 
     async def reply(
-        self, body: bytes, headers: Iterable[Header] = (), *, status: int = 200
+        self,
+        body: bytes,
+        headers: Iterable[Header] = (),
+        *,
+        status: int = 200,
+        content_type: bytes = b"application/json",
     ) -> None:
-        """A whole JSON answer."""
+        """A whole answer, which is JSON unless it is said otherwise."""
         self.started = self.ended = True
-        all_headers = [_JSON, (b"content-length", b"%d" % len(body)), *headers]
+        all_headers = [
+            (b"content-type", content_type),
+            (b"content-length", b"%d" % len(body)),
+            *headers,
+        ]
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
         await self._send(
             {"type": "http.response.body", "body": b"" if self.method == "HEAD" else body}

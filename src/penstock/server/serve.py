@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
@@ -23,10 +23,12 @@ from penstock.contract.messages import user
 from penstock.gateway import Engine
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
-from penstock.server import openai_api
+from penstock.server import openai_api, operations
 from penstock.server.asgi import App
 from penstock.server.guard import LocalGuard, is_loopback
 from penstock.server.screen import Screen
+from penstock.telemetry.logs import RequestLog, log_to
+from penstock.telemetry.prometheus import PrometheusMetrics
 
 GRACE_S = 10
 """How long running requests may go on after the first signal to stop."""
@@ -48,15 +50,39 @@ def serve(config: Config, *, host: str, port: int, source: str) -> None:
             f"{host} is reachable from other machines, and this gateway asks nobody for a key; "
             "use --host 127.0.0.1"
         )
-    with listen(host, port) as listener:
+    with listen(host, port) as listener, _logging(config.server.log):
         _run(_serve(config, listener, source))
+
+
+@contextlib.contextmanager
+def _logging(form: Literal["console", "json", "none"]) -> Generator[None, None, None]:
+    if form == "none":
+        yield
+        return
+    handler = log_to(None, form)
+    try:
+        yield
+    finally:
+        logging.getLogger("penstock").removeHandler(handler)
 
 
 def application(open_engine: Callable[[], Engine], config: Config) -> App:
     """All doors in front of one engine."""
+    metrics = PrometheusMetrics(
+        models=config.models,
+        targets=[target for model in config.models.values() for target in model.targets],
+    )
+
+    def opened() -> Engine:
+        engine = open_engine()
+        engine.hooks.subscribe(metrics)
+        if config.server.log != "none":
+            engine.hooks.subscribe(RequestLog())
+        return engine
+
     return App(
-        open_engine,
-        openai_api.ROUTES,
+        opened,
+        {**openai_api.ROUTES, **operations.routes(metrics)},
         max_request_bytes=config.limits.max_request_bytes,
         guard=LocalGuard(),
     )

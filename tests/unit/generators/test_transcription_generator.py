@@ -65,6 +65,7 @@ async def test_the_result_tells_everything_that_the_provider_said() -> None:
         "api_calls": "1",
         "tool_rounds": "0",
         "attempts": "1",
+        "cost_usd": "0",
         "response_id": "r",
         "response_status": "done",
     }

@@ -38,6 +38,7 @@ SLOW = """
 targets = ["fake/words-60"]
 """
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
+LOGGED = re.compile(r"\d\d:\d\d:\d\d (WARNING )?(chat|embeddings)  .*  req_[0-9a-f]{24}$")
 
 
 class Served:
@@ -64,8 +65,10 @@ class Served:
             return json.load(response)
 
     def finish(self) -> tuple[int, str, str]:
+        """How it ended, and what it said besides a line for each request."""
         out, err = self.process.communicate(timeout=20)
-        return self.process.returncode, out, err
+        other = [line for line in err.splitlines(keepends=True) if not LOGGED.match(line)]
+        return self.process.returncode, out, "".join(other)
 
 
 def environment() -> dict[str, str]:

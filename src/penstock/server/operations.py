@@ -1,0 +1,64 @@
+"""What those who run a gateway ask of it: is it ready, and what has it done."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.contract.errors import PenstockError
+from penstock.gateway import Engine
+from penstock.server.asgi import Route, Routes
+from penstock.server.exchange import Exchange
+from penstock.telemetry.prometheus import PrometheusMetrics
+
+_UNAVAILABLE = 503
+
+
+async def ready(engine: Engine, exchange: Exchange) -> None:
+    """`GET /ready`: whether a request would be served now, and if not, why.
+
+    The ledger must answer, and the default model must have a target that is asked.
+    """
+    problems: list[str] = []
+    try:
+        budgets = len(await engine.budgets())
+    except PenstockError as error:
+        budgets = None
+        problems.append(f"ledger: {error}")
+    try:
+        ranked = (await engine.route("ready?")).ranked
+        if not any(each.available for each in ranked):
+            reasons = [f"{each.target}: {'; '.join(each.reasons)}" for each in ranked]
+            problems.append(f"no target of the default model is well: {', '.join(reasons)}")
+    except PenstockError as error:
+        problems.append(f"default model: {error}")
+    body = {
+        "status": "unready" if problems else "ready",
+        "problems": problems,
+        "budgets": budgets,
+        "targets": engine.target_health(),
+        "background": engine.background(),
+    }
+    status = _UNAVAILABLE if problems else 200
+    await exchange.reply(msgspec.json.encode(body), status=status)
+
+
+class Metrics:
+    """`GET /metrics`, for Prometheus."""
+
+    def __init__(self, metrics: PrometheusMetrics) -> None:
+        """Of these counters."""
+        self._metrics = metrics
+
+    async def __call__(self, engine: Engine, exchange: Exchange) -> None:
+        """In the format that the scraper prefers."""
+        accept = exchange.headers.get(b"accept", b"").decode("latin-1")
+        body, content_type = self._metrics.exposition(accept)
+        await exchange.reply(body, content_type=content_type.encode())
+
+
+def routes(metrics: PrometheusMetrics) -> Routes:
+    """The paths of this page."""
+    return {
+        ("GET", "/ready"): Route(ready),
+        ("GET", "/metrics"): Route(Metrics(metrics)),
+    }

@@ -1,0 +1,133 @@
+"""One line for each request that has ended, for people or for machines.
+
+Lines hold what a `RequestRecord` holds: names, numbers and outcomes, and nothing that was said.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Any, Literal, TextIO, TypeAlias
+
+import msgspec
+
+from penstock.telemetry.records import Record, RequestRecord
+
+LogForm: TypeAlias = Literal["console", "json"]
+LOGGER = "penstock.requests"
+_FIELDS = "penstock_fields"
+_LEVELS = {"ok": logging.INFO, "cancelled": logging.INFO, "failed": logging.WARNING}
+
+
+class RequestLog:
+    """A subscriber that logs each request when it has ended."""
+
+    def __init__(self, logger: logging.Logger | None = None) -> None:
+        """To this logger, or to `penstock.requests`."""
+        self._logger = logger or logging.getLogger(LOGGER)
+
+    def __call__(self, record: Record) -> None:
+        """Log it, if it is the end of a request."""
+        if not isinstance(record, RequestRecord):
+            return
+        level = _LEVELS[record.outcome]
+        if self._logger.isEnabledFor(level):
+            fields = _fields_of(record)
+            self._logger.log(level, "%s", _Told(fields), extra={_FIELDS: fields})
+
+
+class JsonLines(logging.Formatter):
+    """Each record of any logger as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever is in it."""
+        line: dict[str, Any] = {
+            "at": _moment(record.created, record.msecs),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        fields: dict[str, Any] | None = getattr(record, _FIELDS, None)
+        line |= fields if fields is not None else {"message": record.getMessage()}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=repr).decode()
+
+
+class ConsoleLines(logging.Formatter):
+    """Each record as a line that people read."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The time of day, the level where it matters, and what is said."""
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname} "
+        lines = f"{clock} {level}{_one_line(record.getMessage())}"
+        return f"{lines}\n{self.formatException(record.exc_info)}" if record.exc_info else lines
+
+
+def log_to(stream: TextIO | None, form: LogForm, level: int = logging.INFO) -> logging.Handler:
+    """Write everything that Penstock logs to this stream, in this form; returns the handler."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else ConsoleLines())
+    logger = logging.getLogger("penstock")
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    return handler
+
+
+class _Told:
+    """Fields as a line for people, made when somebody reads it."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def __str__(self) -> str:
+        told = self._fields
+        where = f"{told['provider']}/{told['upstream_model']}" if "provider" in told else "nobody"
+        parts = [
+            told["operation"],
+            f"{told.get('model', 'default')} -> {where}",
+            told.get("error", told["outcome"]),
+            f"{told['duration_ms']} ms",
+        ]
+        if told["attempts"] > 1:
+            parts.append(f"{told['attempts']} attempts")
+        if "input_tokens" in told or "output_tokens" in told:
+            parts.append(f"{told.get('input_tokens', 0)}+{told.get('output_tokens', 0)} tokens")
+        if told.get("cost_usd"):
+            parts.append(f"${told['cost_usd']:.6f}")
+        return "  ".join([*parts, told["request_id"]])
+
+
+def _fields_of(record: RequestRecord) -> dict[str, Any]:
+    usage = record.usage
+    fields = {
+        "request_id": record.request_id,
+        "operation": record.operation,
+        "model": record.requested_model,
+        "provider": record.provider,
+        "upstream_model": record.model,
+        "outcome": record.outcome,
+        "error": record.error,
+        "stream": record.stream or None,
+        "attempts": len(record.attempts),
+        "duration_ms": round(record.duration_s * 1000),
+        "first_token_ms": (
+            None if record.first_token_s is None else round(record.first_token_s * 1000)
+        ),
+        "input_tokens": usage and usage.input_tokens,
+        "output_tokens": usage and usage.output_tokens,
+        "cost_usd": None if record.cost_nanos is None else record.cost_nanos / 1e9,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _moment(created: float, msecs: float) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(created))}.{int(msecs):03d}Z"
+
+
+def _one_line(text: str) -> str:
+    """A caller chooses the names of models: no name may forge a line of the log."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
