@@ -91,6 +91,8 @@ class Trail:
         cost_nanos: int | None = None,
     ) -> None:
         """The request has ended; who answered is whoever was tried last."""
+        if not self.hooks.active:
+            return
         self.hooks.finished(
             RequestRecord.of(
                 self.begun,
