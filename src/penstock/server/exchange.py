@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from penstock.contract.exchange import Metadata
+from penstock.contract.metadata import nanos_to_text
 from penstock.contract.ports import Attempt
 from penstock.contract.requests import Caller
 from penstock.server.errors import Failure, HttpProblem
@@ -46,6 +47,7 @@ class Exchange:
 
     __slots__ = (
         "_limit",
+        "_query",
         "_receive",
         "_send",
         "_task",
@@ -70,6 +72,7 @@ class Exchange:
         """Whether the answer is complete, so that nothing more can be told."""
         self.gone = False
         """Whether the client has gone and the task was cancelled for it."""
+        self._query: bytes = scope.get("query_string", b"")
         self._receive = receive
         self._send = send
         self._limit = limit
@@ -88,6 +91,11 @@ class Exchange:
             traceparent=traceparent.decode("latin-1"),
             tracestate=tracestate.decode("latin-1") or None,
         )
+
+    @property
+    def query(self) -> dict[str, str]:
+        """What stands behind the path; of a name that stands there twice, the last."""
+        return dict(parse_qsl(self._query.decode("latin-1"), keep_blank_values=True))
 
     async def body(self) -> bytes:
         """The whole body; raises HttpProblem as soon as it is known to be too large."""
@@ -196,7 +204,10 @@ class Exchange:
 
 def facts(metadata: Metadata) -> list[Header]:
     """The headers that tell who answered."""
-    return _facts(metadata.request_id, metadata.provider, metadata.model, metadata.attempts)
+    told = _facts(metadata.request_id, metadata.provider, metadata.model, metadata.attempts)
+    if metadata.cost_nanos is not None:
+        told.append((b"x-penstock-cost-usd", nanos_to_text(metadata.cost_nanos).encode()))
+    return told
 
 
 def stream_facts(request_id: str, attempt: Attempt) -> list[Header]:

@@ -53,6 +53,7 @@ async def test_an_answer_with_the_facts_about_it(gateway: Gateway, fake: FakePro
     assert response.headers["x-penstock-provider"] == "fake"
     assert response.headers["x-penstock-model"] == "echo"
     assert response.headers["x-penstock-attempts"] == "1"
+    assert response.headers["x-penstock-cost-usd"] == "0"
     assert "server" not in response.headers
     assert fake.requests[0].max_tokens == 100
 
