@@ -73,6 +73,12 @@ class TargetState:
         if not problem:
             self.breaker.recovered()
 
+    def forgiven(self) -> None:
+        """By hand: nothing of what is known counts any more."""
+        self.breaker.reset()
+        self._shunned_until = 0.0
+        self._check = ""
+
     @property
     def shunned_for(self) -> str:
         """Why it is asked last just now; empty when it is not."""
@@ -160,7 +166,7 @@ class TargetStates:
 
     def mark_up(self, target: Target) -> None:
         """Ask this target again, whatever it was blamed for."""
-        self[target].breaker.reset()
+        self[target].forgiven()
 
 
 def _reason(error: PenstockError) -> str:

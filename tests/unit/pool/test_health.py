@@ -67,6 +67,19 @@ async def test_what_is_down_by_hand_stays_down() -> None:
     assert checked.states[ONE].breaker.retry_in_s == math.inf
 
 
+async def test_what_is_marked_up_is_asked_again_whatever_it_was_blamed_for() -> None:
+    checked = Checked(ProviderUnavailable("down"))
+    await checked.checks.check()
+    state = checked.states[ONE]
+    permit = state.breaker.allow()
+    assert permit is not None
+    state.failed(permit, AuthenticationFailed("bad key"))
+    state.breaker.trip("down")
+    checked.states.mark_up(ONE)
+    assert checked.states.available(ONE) == (True, "")
+    assert state.health.reason == ""
+
+
 async def test_a_request_that_succeeds_says_more_than_a_check() -> None:
     checked = Checked(ProviderUnavailable("down"))
     await checked.checks.check()
