@@ -41,13 +41,14 @@ async def race(
             error = task.exception()
             if error is None:
                 for failure in failures:
-                    run.failed(ticket, failure, retry=False)
+                    run.noted(ticket, failure)
                 won = True
                 return asked, task.result()
             if not isinstance(error, PenstockError):
                 raise error
             if asked is not ticket:
-                run.failed(asked, error, retry=False)
+                # Whatever it is: without company, the first one would be answering still.
+                run.noted(asked, error)
             elif may_fail_over(error):
                 failures.append(error)
             else:

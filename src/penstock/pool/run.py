@@ -132,10 +132,7 @@ class Run(Generic[R]):
         retry: bool = True,
     ) -> None:
         """Learn from it and decide how to go on; raises the error when nobody could do better."""
-        target = ticket.attempt.target
-        error.located(provider=target.provider, model=target.model)
-        ticket.state.failed(ticket.permit, error)
-        self.failures.append((target, error))
+        self.noted(ticket, error)
         if not may_fail_over(error):
             raise error
         # In mid-answer time is short: any other target is better than a pause.
@@ -149,6 +146,13 @@ class Run(Generic[R]):
             # A pause beyond the request's own limit would be all that is left of it.
             if pause is not None and time.monotonic() + pause < self._deadline:
                 self._again_in = pause
+
+    def noted(self, ticket: Ticket[R], error: PenstockError) -> None:
+        """Learn from it, and leave it to others how to go on."""
+        target = ticket.attempt.target
+        error.located(provider=target.provider, model=target.model)
+        ticket.state.failed(ticket.permit, error)
+        self.failures.append((target, error))
 
     def once_more(self) -> None:
         """Ask the same target again at once, in another way, which is no retry."""

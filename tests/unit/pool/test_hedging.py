@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.contract.errors import AllTargetsFailed, InvalidRequest, RateLimited
+from penstock.contract.errors import AllTargetsFailed, InvalidRequest, PenstockError, RateLimited
 from penstock.contract.errors import ProviderUnavailable as Unavailable
 from penstock.contract.events import Chunk
 from penstock.contract.exchange import SamplingRequest, Usage
@@ -128,9 +128,12 @@ async def test_when_the_late_one_fails_the_other_goes_on(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_when_the_other_fails_the_late_one_goes_on(stream: bool) -> None:
+@pytest.mark.parametrize("error", [Unavailable("down"), InvalidRequest("not with this model")])
+async def test_when_the_other_fails_the_late_one_goes_on(
+    error: PenstockError, stream: bool
+) -> None:
     late = Pause()
-    race = Race([late, *HELLO], [Unavailable("down")])
+    race = Race([late, *HELLO], [error])
     asking = asyncio.create_task(race.ask(stream=stream))
     await late.reached.wait()
     await race.tried.wait()
