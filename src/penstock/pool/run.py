@@ -182,8 +182,9 @@ class Run(Generic[R]):
         """Nobody was asked, for all are left alone: one call now and then beats none at all."""
         for target in self._refused:
             permit = await self._states[target].breaker.probe(self._settings.longest_wait_s)
-            if permit is not None:
-                return self._ticket(target, permit)
+            # One that cannot take the request is no reason to spare the next.
+            if permit is not None and (ticket := self._ticket(target, permit)) is not None:
+                return ticket
         return None
 
     def _issue(self, target: Target) -> Ticket[R] | None:

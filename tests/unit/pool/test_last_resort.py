@@ -4,11 +4,13 @@ import asyncio
 import gc
 import math
 
+import msgspec
 import pytest
 
 from penstock.contract.errors import AllTargetsFailed, ProviderUnavailable
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
+from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 from penstock.pool.breaker import LAST_RESORT_S, Breaker, BreakerSettings
 from penstock.pool.failover import FailoverPool
@@ -40,10 +42,10 @@ def pool_of(provider: StubProvider, *, longest_wait_s: float = 10.0) -> Failover
     )
 
 
-def opened_before_now(pool: FailoverPool) -> Breaker:
+def opened_before_now(pool: FailoverPool, target: Target = TARGET) -> Breaker:
     """A breaker that opened long enough ago for a last resort."""
     clock = ManualClock()
-    breaker = pool.states[TARGET].breaker = Breaker(SETTINGS, clock)
+    breaker = pool.states[target].breaker = Breaker(SETTINGS, clock)
     breaker.trip("down")
     clock.now += LAST_RESORT_S
     return breaker
@@ -165,3 +167,17 @@ async def test_nobody_is_asked_as_a_last_resort_when_another_has_failed() -> Non
     with pytest.raises(AllTargetsFailed):
         await pool.generate([TARGET, Target("other", "m")], REQUEST)
     assert provider.requests == []
+
+
+async def test_one_that_cannot_take_the_request_is_no_reason_to_spare_the_next() -> None:
+    unable = StubProvider(name="unable", able=Capabilities(temperature=False))
+    able = StubProvider()
+    both = {"unable": unable, "stub": able}
+    pool = FailoverPool(
+        both.__getitem__, states=TargetStates(SETTINGS), settings=RetrySettings(retries=0)
+    )
+    for target in (first := Target("unable", "m"), TARGET):
+        opened_before_now(pool, target)
+    warm = msgspec.structs.replace(REQUEST, temperature=0.5)
+    attempt, _ = await pool.generate([first, TARGET], warm)
+    assert attempt.target == TARGET
