@@ -123,6 +123,7 @@ class Meter:
         self._usage.answered(attempt.target, metadata)
         self._end(
             None,
+            provider=metadata.provider,
             model=metadata.model,
             stop_reason=answer.stop_reason if isinstance(answer, Reply) else None,
             response_id=metadata.response_id,
@@ -156,6 +157,8 @@ class Meter:
 
     def _metadata(self, attempt: Attempt, answer: Reply | Transcript | Vectors) -> Metadata:
         first_s = self._first_token_s
+        # Its number is not how many there were: the one after it may have been outrun.
+        attempts = len(self.trail.attempts) or attempt.number
         vectors = answer.vectors if isinstance(answer, Vectors) else None
         said = None if isinstance(answer, Vectors) else answer
         return Metadata(
@@ -166,8 +169,8 @@ class Meter:
             first_token_ms=None if first_s is None else round(first_s * 1000),
             usage=self._used(answer.usage),
             cost_nanos=self._accounts.cost(self.trail.attempts),
-            api_calls=attempt.number - 1 + answer.api_calls,
-            attempts=attempt.number,
+            api_calls=attempts - 1 + answer.api_calls,
+            attempts=attempts,
             response_id=said.response_id if said else None,
             response_status=said.response_status if said else None,
             dropped_options=attempt.dropped_options + (said.dropped_options if said else ()),
@@ -184,16 +187,18 @@ class Meter:
         self,
         error: BaseException | None,
         *,
+        provider: str | None = None,
         model: str | None = None,
         stop_reason: StopReason | None = None,
         response_id: str | None = None,
         cost_nanos: int | None = None,
     ) -> None:
         self._ended = True
-        self._usage.took(self.trail.attempts)
+        self._usage.took(self.trail.attempts, self._accounts.cost)
         self.trail.finished(
             self._elapsed_s(),
             error=error,
+            provider=provider,
             model=model,
             first_token_s=self._first_token_s,
             stop_reason=stop_reason,

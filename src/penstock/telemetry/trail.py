@@ -84,13 +84,14 @@ class Trail:
         duration_s: float,
         *,
         error: BaseException | None = None,
+        provider: str | None = None,
         model: str | None = None,
         first_token_s: float | None = None,
         stop_reason: StopReason | None = None,
         response_id: str | None = None,
         cost_nanos: int | None = None,
     ) -> None:
-        """The request has ended; who answered is whoever was tried last."""
+        """The request has ended; who answered is the last of its tries, unless it is given."""
         if not self.hooks.active:
             return
         self.hooks.finished(
@@ -98,6 +99,7 @@ class Trail:
                 self.begun,
                 duration_s=duration_s,
                 error=error,
+                provider=provider,
                 model=model,
                 first_token_s=first_token_s,
                 stop_reason=stop_reason,

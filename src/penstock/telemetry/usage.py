@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -35,7 +35,10 @@ class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     """The tokens of all answers, and of those that broke off; None where no provider said."""
     cost_nanos: int | None
-    """The cost of all answers whose price is known, in nano-dollars; None when none is."""
+    """What all calls cost whose price is known, in nano-dollars; None when none is.
+
+    Those that broke off or were outrun are among them, each where it was made: so it is what a
+    ledger has for the same time."""
     unpriced: int
     """How many answers have no known price."""
     latency: Latency | None
@@ -68,7 +71,7 @@ class _Row:
         self.answers = 0
         self.failures: dict[str, int] = {}
         self.usage = Usage()
-        self.cost_nanos = 0
+        self.cost_nanos: int | None = None
         self.priced = 0
         self.latencies = Latencies()
 
@@ -77,9 +80,13 @@ class _Row:
         for name, number in other.failures.items():
             self.failures[name] = self.failures.get(name, 0) + number
         self.usage += other.usage
-        self.cost_nanos += other.cost_nanos
+        self.pay(other.cost_nanos)
         self.priced += other.priced
         self.latencies.merge(other.latencies)
+
+    def pay(self, nanos: int | None) -> None:
+        if nanos is not None:
+            self.cost_nanos = (self.cost_nanos or 0) + nanos
 
     def shown(self, provider: str | None, model: str | None) -> ModelUsage:
         return ModelUsage(
@@ -88,7 +95,7 @@ class _Row:
             requests=self.answers + sum(self.failures.values()),
             failures=dict(self.failures),
             usage=self.usage,
-            cost_nanos=self.cost_nanos if self.priced else None,
+            cost_nanos=self.cost_nanos,
             unpriced=self.answers - self.priced,
             latency=self.latencies.summary(),
         )
@@ -109,13 +116,21 @@ class UsageCounters:
         row.latencies.add(metadata.latency_ms)
         if metadata.cost_nanos is not None:
             row.priced += 1
-            row.cost_nanos += metadata.cost_nanos
 
-    def took(self, attempts: Iterable[AttemptRecord]) -> None:
-        """A request has ended: what each target was billed for it, also where it failed."""
+    def took(
+        self,
+        attempts: Iterable[AttemptRecord],
+        cost: Callable[[Sequence[AttemptRecord]], int | None],
+    ) -> None:
+        """A request has ended: what each target was billed for it, also where it failed.
+
+        `cost` gives the nano-dollars of attempts, or None when it does not know.
+        """
         for each in attempts:
             if each.usage is not None:
-                self._row(each.provider, each.model).usage += each.usage
+                row = self._row(each.provider, each.model)
+                row.usage += each.usage
+                row.pay(cost((each,)))
 
     def failed(self, error: BaseException, target: Target | None = None) -> None:
         """A request ended with this error, at this target if it was with one."""

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import statistics
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -43,16 +44,22 @@ def tried(target: Target, usage: Usage | None) -> AttemptRecord:
 
 def test_answers_add_up_by_target_and_in_all() -> None:
     counters = UsageCounters()
+
+    def cost(attempts: Sequence[AttemptRecord]) -> int | None:
+        (each,) = attempts
+        tokens = (each.usage or NOTHING).input_tokens or 0
+        return None if each.provider == QWEN.provider else 100 * tokens
+
     counters.answered(SOL, metadata(cost_nanos=1_000))
-    counters.took([tried(SOL, Usage(10, 5, 4, None, 2))])
+    counters.took([tried(SOL, Usage(10, 5, 4, None, 2))], cost)
     counters.answered(SOL, metadata(cost_nanos=500))
     counters.answered(QWEN, metadata())
     # One target was tried in vain, another broke off, a third has answered.
-    counters.took([tried(QWEN, None), tried(QWEN, Usage(3, None)), tried(SOL, Usage(1, 1))])
+    counters.took([tried(QWEN, None), tried(QWEN, Usage(3, None)), tried(SOL, Usage(5, 1))], cost)
     stats = counters.stats()
     sol, qwen = stats.models
     assert (sol.provider, sol.model, sol.requests, sol.failures) == ("openai", "sol", 2, {})
-    assert sol.usage == Usage(11, 6, 4, None, 2)
+    assert sol.usage == Usage(15, 6, 4, None, 2)
     assert (sol.cost_nanos, sol.cost_usd, sol.unpriced) == (1_500, 1.5e-6, 0)
     assert (qwen.usage, qwen.cost_nanos, qwen.cost_usd, qwen.unpriced) == (
         Usage(3, None),
@@ -62,7 +69,7 @@ def test_answers_add_up_by_target_and_in_all() -> None:
     )
     total = stats.total
     assert (total.provider, total.model, total.requests) == (None, None, 3)
-    assert (total.usage, total.cost_nanos, total.unpriced) == (Usage(14, 6, 4, None, 2), 1_500, 1)
+    assert (total.usage, total.cost_nanos, total.unpriced) == (Usage(18, 6, 4, None, 2), 1_500, 1)
 
 
 def test_failures_are_counted_by_their_name_and_where_they_happened() -> None:
