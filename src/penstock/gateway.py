@@ -136,7 +136,8 @@ class Engine(Sampling, Generators, Budgeting):
             ignore_invalid_options=ignore_invalid_options,
         )
         target = self._targets.resolve(request.model)[0]
-        return await self._pipeline.embed(target, request, caller or NOBODY)
+        with self._running.call(None) as identifier:
+            return await self._pipeline.embed(target, request, identifier, caller or NOBODY)
 
     async def transcribe(
         self, audio: AudioSource, **options: Unpack[TranscribeOptions]
@@ -146,7 +147,9 @@ class Engine(Sampling, Generators, Budgeting):
         if not isinstance(audio, Audio):
             audio = await asyncio.to_thread(read_audio, audio)
         request = build_transcription_request(audio, options)
-        return await self._pipeline.transcribe(self._targets.resolve(request.model), request)
+        ranked = self._targets.resolve(request.model)
+        with self._running.call(None) as identifier:
+            return await self._pipeline.transcribe(ranked, request, identifier)
 
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that every target of this model can answer with; None if unknown."""

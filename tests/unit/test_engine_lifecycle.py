@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from penstock import Cancelled, Complete, Engine, StreamHandle
+from penstock import Cancelled, Complete, Engine, RequestCancelled, StreamHandle
 from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.errors import ProviderUnavailable
 from penstock.contract.events import StreamEvent
+from penstock.contract.exchange import EmbeddingRequest, TranscriptionRequest, Vectors
 from penstock.telemetry.records import Record, RequestRecord
+from penstock.testing import FakeProvider, Transcript, engine_with
 from tests.support.stub import HELLO, Pause, StubProvider
 
 
@@ -80,6 +82,34 @@ async def test_grace_has_an_end() -> None:
     await pause.reached.wait()
     await engine.aclose(grace_s=0.01)
     assert isinstance(await reading, Cancelled)
+
+
+@pytest.mark.parametrize("what", ["vectors", "transcript"])
+async def test_closing_stops_everything_that_runs(what: str) -> None:
+    asked = asyncio.Event()
+
+    class Endless(FakeProvider):
+        async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
+            asked.set()
+            await asyncio.Event().wait()
+            return await super().embed(model, request)
+
+        async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+            asked.set()
+            await asyncio.Event().wait()
+            return await super().transcribe(model, request)
+
+    engine = engine_with(Endless())
+    sound = b"RIFF\x00\x00\x00\x00WAVE"
+    asking = asyncio.ensure_future(
+        engine.embed(["x"], model="default")
+        if what == "vectors"
+        else engine.transcribe(sound, model="default")
+    )
+    await asked.wait()
+    await engine.aclose()
+    # It was told to stop at once, and not left behind when the wait for it was over.
+    assert isinstance(asking.exception(), RequestCancelled)
 
 
 @pytest.mark.parametrize("grace_s", [0.0, 60.0])

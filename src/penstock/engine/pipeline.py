@@ -92,10 +92,14 @@ class Pipeline:
             return await meter.within(request.timeout, lambda: self._count(request))
 
     async def embed(
-        self, target: Target, request: EmbeddingRequest, caller: Caller = NOBODY
+        self,
+        target: Target,
+        request: EmbeddingRequest,
+        request_id: str | None = None,
+        caller: Caller = NOBODY,
     ) -> EmbeddingResult:
         """A vector for each text."""
-        with self._meter(request, None, caller) as meter:
+        with self._meter(request, request_id, caller) as meter:
             request = validate_embedding(request)
             attempt, answer = await meter.within(
                 request.timeout, lambda: self._embedded(meter, target, request)
@@ -104,10 +108,13 @@ class Pipeline:
         return EmbeddingResult(answer.vectors, metadata.model, metadata)
 
     async def transcribe(
-        self, ranked: Sequence[Target], request: TranscriptionRequest
+        self,
+        ranked: Sequence[Target],
+        request: TranscriptionRequest,
+        request_id: str | None = None,
     ) -> TranscriptionResult:
         """The words of a recording."""
-        with self._meter(request) as meter:
+        with self._meter(request, request_id) as meter:
             request = validate_transcription(request, self._limits)
             attempt, answer = await meter.within(
                 request.timeout, lambda: self._transcribed(meter, ranked, request)
