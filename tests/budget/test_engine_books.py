@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator
+import itertools
+import threading
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from penstock.config.settings import Config
 from penstock.contract.errors import RateLimited, StreamInterrupted
 from penstock.contract.exchange import Reply, SamplingRequest, Usage
 from penstock.testing import FakeProvider, FakeReply
+from tests.support.background import until
 
 PRICE = {"input": 1.0, "output": 10.0}
 """So a token of an answer costs ten thousand nano-dollars."""
@@ -283,3 +286,62 @@ async def test_an_engine_that_is_closed_in_mid_stream_settles_first(tmp_path: Pa
         ((_, nanos, estimated),) = await settled(engine)
         assert nanos > 0
         assert estimated
+
+
+def writers() -> int:
+    return sum(thread.name == "penstock-ledger" for thread in threading.enumerate())
+
+
+async def test_a_request_that_leaves_while_the_ledger_is_opened_leaves_nothing_open(
+    tmp_path: Path,
+) -> None:
+    """Cancelled at each of the awaits on the way, one after the other."""
+    before = writers()
+    reached = 0
+    answered = False
+    while not answered:
+        async with bookkeeper(tmp_path / str(reached), FakeProvider()) as engine:
+            asking = engine.create_message("Hi", max_tokens=9)
+            answered = await _cancelled_after(asking.__await__(), reached)
+        # One whose opening was cut short ends by itself.
+        await until(lambda: writers() == before)
+        reached += 1
+    assert reached > 3
+
+
+async def _cancelled_after(asking: Generator[Any, None, Any], steps: int) -> bool:
+    """Run a call up to its wait of this number, and cancel it there; whether it had ended."""
+    task = asyncio.ensure_future(_Steps(asking, steps))
+    await asyncio.wait({task})
+    return not task.cancelled()
+
+
+class _Steps:
+    def __init__(self, asking: Generator[Any, None, Any], steps: int) -> None:
+        self._asking = asking
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, None, None]:
+        thrown: BaseException | None = None
+        for step in itertools.count():
+            try:
+                waited = next(self._asking) if thrown is None else self._asking.throw(thrown)
+            except StopIteration:
+                return
+            if step == self._steps and (task := asyncio.current_task()) is not None:
+                # It is heard when this wait begins.
+                task.cancel()
+            try:
+                yield waited
+                thrown = None
+            except BaseException as error:  # noqa: BLE001 - it is for the call to hear
+                thrown = error
+
+
+async def test_a_closed_engine_opens_no_ledger_again(tmp_path: Path) -> None:
+    before = writers()
+    async with bookkeeper(tmp_path, FakeProvider()) as engine:
+        pass
+    with pytest.raises(penstock.PenstockError, match="this engine is closed"):
+        await engine.create_message("Hi", max_tokens=9)
+    assert writers() == before

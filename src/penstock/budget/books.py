@@ -93,6 +93,7 @@ class Books:
         self._ledger: Ledger | None = None
         self._tight = any(budget.hard for budget in budgets)
         self._gate = asyncio.Lock()
+        self._closed = False
 
     async def ledger(self) -> Ledger:
         """The ledger, opened when first asked for; raises ConfigurationError when none is kept."""
@@ -103,11 +104,21 @@ class Books:
                     'url = "sqlite:///penstock.db"'
                 )
             async with self._gate:
+                if self._closed:
+                    raise PenstockError("this engine is closed, and its ledger with it: open anew")
                 if self._ledger is None:
-                    ledger = await self._open_ledger()
-                    await ledger.declare_budgets(self._budgets)
-                    self._ledger = ledger
+                    self._ledger = await self._opened(self._open_ledger)
         return self._ledger
+
+    async def _opened(self, open_ledger: Callable[[], Awaitable[Ledger]]) -> Ledger:
+        ledger = await open_ledger()
+        try:
+            await ledger.declare_budgets(self._budgets)
+        except BaseException:
+            # Whoever asked may go away meanwhile; the thread and the file would stay.
+            await ledger.aclose()
+            raise
+        return ledger
 
     async def reserve(
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
@@ -152,7 +163,10 @@ class Books:
 
     async def aclose(self) -> None:
         """Write what is to be written, and close the ledger."""
-        ledger, self._ledger = self._ledger, None
+        self._closed = True
+        # Behind whoever is opening it just now.
+        async with self._gate:
+            ledger, self._ledger = self._ledger, None
         if ledger is not None:
             await ledger.aclose()
 
