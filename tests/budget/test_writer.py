@@ -1,6 +1,7 @@
 """The thread that writes: shared by event loops, closed in order, and never in anybody's way."""
 
 import asyncio
+import gc
 import os
 import threading
 from pathlib import Path
@@ -83,10 +84,21 @@ async def test_what_follows_a_request_and_fails_is_logged_and_no_more(
     await store.aclose()
 
 
-async def test_opening_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
-    def writers() -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name == "penstock-ledger"]
+def writers() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "penstock-ledger"]
 
+
+async def test_a_ledger_that_is_dropped_unclosed_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(writers())
+    ledger = await Ledger.open(tmp_path / "x.db")
+    await ledger.reserve("r", [(A, 1)])
+    assert set(writers()) - before
+    del ledger
+    gc.collect()
+    await until(lambda: not set(writers()) - before)
+
+
+async def test_opening_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
     before = set(writers())
     task = asyncio.create_task(SqliteStore.open(tmp_path / "x.db"))
     await until(lambda: bool(set(writers()) - before))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
@@ -58,6 +59,8 @@ class SqliteStore:
         """Made by `open`."""
         self._path = path
         self._writer = writer
+        # One that is dropped unclosed, as with a generator that nobody closes, ends its thread.
+        weakref.finalize(self, writer.end).atexit = False
 
     @classmethod
     async def open(cls, path: Path | str, *, synchronous: Synchronous = "normal") -> Self:

@@ -88,7 +88,7 @@ class Writer:
         try:
             await opening.future
         except asyncio.CancelledError:
-            self._end()
+            self.end()
             raise
 
     def submit(self, operation: Operation[_T], told: Told[_T] | None = None) -> asyncio.Future[_T]:
@@ -107,11 +107,12 @@ class Writer:
 
     async def aclose(self) -> None:
         """Write everything that was submitted, and close the file."""
-        self._end()
+        self.end()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Take nothing more, and let the thread end behind what was submitted."""
         with self._lock:
             if not self._closed:
                 self._closed = True
