@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import penstock
@@ -18,7 +19,13 @@ from penstock import BudgetExceeded, Caller, Chunk, Complete, ConfigurationError
 from penstock.budget.reports import HistoryFilter
 from penstock.config.settings import Config
 from penstock.contract.errors import RateLimited, StreamInterrupted
-from penstock.contract.exchange import Reply, SamplingRequest, Usage
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Usage,
+    Vectors,
+)
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.background import until
 
@@ -102,6 +109,39 @@ async def test_a_broken_stream_is_paid_for_at_both_targets(tmp_path: Path) -> No
         cut, rest = await settled(engine)
         assert (cut[0], cut[2], rest[0], rest[2]) == ("first", True, "second", False)
         assert result.metadata.cost_nanos == cut[1] + rest[1]
+
+
+async def test_an_answer_that_breaks_off_costs_no_more_than_was_held(tmp_path: Path) -> None:
+    """An estimate of ours may be above the truth, and above what the answer could have."""
+    broken = FakeReply(text="word " * 90, error=StreamInterrupted("cut"))
+    budgets = {"total": {"limit_usd": 0.0011, "period": "forever"}}
+    async with bookkeeper(tmp_path, FakeProvider([broken]), budgets=budgets) as engine:
+        async with await engine.create_message_stream("Hi", max_tokens=100) as stream:
+            with pytest.raises(StreamInterrupted):
+                await stream.result()
+        ((_, nanos, estimated),) = await settled(engine)
+        (hold,) = (await (await engine.ledger()).history(HistoryFilter(kind="hold"))).entries
+        assert estimated
+        assert nanos <= hold.amount_nanos
+        (balance,) = await engine.budgets()
+        assert not balance.overdrawn
+
+
+async def test_vectors_whose_provider_counts_nothing_are_billed_as_an_estimate(
+    tmp_path: Path,
+) -> None:
+    class Uncounted(FakeProvider):
+        async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
+            return msgspec.structs.replace(await super().embed(model, request), usage=Usage())
+
+    async with bookkeeper(tmp_path, Uncounted()) as engine:
+        result = await engine.embed(["one two three"] * 10, model="fake/echo")
+        ((_, nanos, estimated),) = await settled(engine)
+        assert estimated
+        metadata = result.metadata
+        assert nanos == metadata.cost_nanos == (metadata.usage.input_tokens or 0) * INPUT > 0
+        (hold,) = (await (await engine.ledger()).history(HistoryFilter(kind="hold"))).entries
+        assert nanos <= hold.amount_nanos
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed", "dropped"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 from penstock.budget.prices import PriceBook
@@ -20,24 +19,20 @@ from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, Transc
 from penstock.contract.messages import Audio, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
-from penstock.tokens import family_of, measure_texts, upper_sound, upper_text, upper_tokens
+from penstock.tokens import (
+    family_of,
+    measure_texts,
+    thinking_apart,
+    upper_sound,
+    upper_text,
+    upper_tokens,
+)
 from penstock.tokens.estimate import MESSAGE_TOKENS
 from penstock.tokens.media import longest
 from penstock.tokens.text import Count
 
 AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
 
-_THINKING_APART: tuple[tuple[str, int], ...] = (
-    ("*non-reasoning*", 0),
-    ("*grok-[23]", 0),
-    ("*grok-2-*", 0),
-    ("*grok-3-fast*", 0),
-    ("*grok-*", 32_768),
-    ("*sonar-deep-research*", 131_072),
-    ("*sonar-reasoning*", 32_768),
-)
-"""Models whose thinking `max_tokens` does not limit, and the most of it that is expected; the first
-pattern that fits holds."""
 _INSTRUCTIONS = 200
 """What asks a model that hears for a transcript, where there is no call of its own for it."""
 _WORDS_A_SECOND = 10
@@ -105,7 +100,7 @@ def bounds(
         sounds = _sounds(request)
         return Bounds(
             upper_tokens(request, model, texts),
-            min(request.max_tokens, able.max_output or request.max_tokens) + _apart(model),
+            min(request.max_tokens, able.max_output or request.max_tokens) + thinking_apart(model),
             bool(sounds),
             sum(map(longest, sounds)),
         )
@@ -118,11 +113,6 @@ def bounds(
     return Bounds(
         upper_sound(request.audio, family) + hints, able.max_output or words, True, seconds
     )
-
-
-def _apart(model: str) -> int:
-    name = model.lower()
-    return next((most for pattern, most in _THINKING_APART if fnmatchcase(name, pattern)), 0)
 
 
 def _sounds(request: SamplingRequest) -> list[Audio]:

@@ -21,7 +21,7 @@ from penstock.contract.messages import Reasoning, Text, ToolUse
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Trail
 from penstock.pool.run import Ticket
-from penstock.tokens import estimate_request, estimate_text, family_of
+from penstock.tokens import estimate_request, estimate_text, family_of, thinking_apart
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 
@@ -79,8 +79,11 @@ class Asking(Generic[R]):
     def counted(self, answer: Reply | Transcript | Vectors) -> None:
         """Take over what the provider counts; where it does not count, what it must have been."""
         self.usage = answer.usage
-        if answer.usage.total_tokens is None and isinstance(answer, Reply):
-            self.usage = self._estimate(_said(answer))
+        if answer.usage.total_tokens is None:
+            if isinstance(answer, Reply):
+                self.usage = self._estimate(_said(answer))
+            elif isinstance(answer, Vectors):
+                self.usage = self._estimate("")
 
     def first_token(self) -> None:
         """The first event is there."""
@@ -97,10 +100,16 @@ class Asking(Generic[R]):
 
     def _estimate(self, said: str) -> Usage | None:
         request, model = self._ticket.request, self._ticket.attempt.target.model
+        family = family_of(model)
+        if isinstance(request, EmbeddingRequest):
+            read = sum(estimate_text(text, family) for text in request.texts)
+            return Usage(read, estimated=True)
         if not isinstance(request, SamplingRequest):
             return None
-        read, written = estimate_request(request, model), estimate_text(said, family_of(model))
-        return Usage(read, written, estimated=True)
+        # No more than it was allowed, which is what was held for it.
+        most = request.max_tokens + thinking_apart(model)
+        written = min(estimate_text(said, family), most)
+        return Usage(estimate_request(request, model), written, estimated=True)
 
 
 def _said(reply: Reply) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
@@ -38,6 +39,18 @@ _SHORT = 1024
 _SCHEMA_IN_WORDS = 64
 """What asks for a schema in the prompt, where the API has no other way."""
 
+_THINKING_APART: tuple[tuple[str, int], ...] = (
+    ("*non-reasoning*", 0),
+    ("*grok-[23]", 0),
+    ("*grok-2-*", 0),
+    ("*grok-3-fast*", 0),
+    ("*grok-*", 32_768),
+    ("*sonar-deep-research*", 131_072),
+    ("*sonar-reasoning*", 32_768),
+)
+"""Models whose thinking `max_tokens` does not limit, and the most of it that is expected; the first
+pattern that fits holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -67,6 +80,12 @@ def family_of(model: str) -> Family:
     """The row for a model's name, wherever it is served: `eu.anthropic.claude-...` is Claude."""
     name = model.lower()
     return next((row for row in FAMILIES if any(part in name for part in row.models)), OTHER)
+
+
+def thinking_apart(model: str) -> int:
+    """The most that this model is expected to think beyond `max_tokens`; 0 where that limits it."""
+    name = model.lower()
+    return next((most for pattern, most in _THINKING_APART if fnmatchcase(name, pattern)), 0)
 
 
 def estimate_text(text: str, family: Family = OTHER) -> int:
