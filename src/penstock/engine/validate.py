@@ -69,6 +69,7 @@ def validate_embedding(request: EmbeddingRequest) -> EmbeddingRequest:
         problems += _text(f"texts[{index}]", text)
     if not request.texts:
         problems.append(Problem("texts", "give at least one text"))
+    problems += _text("model", request.model or "")
     if request.dimensions is not None and request.dimensions < 1:
         problems.append(Problem("dimensions", f"{request.dimensions} is not a positive number"))
     problems += _timeout(request.timeout)
@@ -81,6 +82,7 @@ def validate_transcription(request: TranscriptionRequest, limits: Limits) -> Tra
     """The request itself; raises InvalidRequest with every problem and its path."""
     problems = [
         *_sound("audio", request.audio),
+        *_text("model", request.model or ""),
         *transcription_hints(request.language, request.prompt),
         *_temperature(request.temperature, limits),
         *_timeout(request.timeout),
@@ -118,8 +120,13 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield Problem("max_tokens", f"{request.max_tokens} is not a positive number")
     if request.max_tokens > _MOST_TOKENS:
         yield Problem("max_tokens", f"is more than {_MOST_TOKENS}")
+    if request.model:
+        yield from _text("model", request.model)
     if request.system_prompt:
         yield from _text("system_prompt", request.system_prompt)
+    for name, value in request.metadata.items():
+        # It names requests in the ledger, and some wires carry it.
+        yield from _text("metadata", f"{name}{value if isinstance(value, str) else ''}")
     if request.temperature is not None:
         yield from _temperature(request.temperature, limits)
     if len(request.stop_sequences) > limits.max_stop_sequences:

@@ -53,6 +53,9 @@ def test_a_good_request_is_handed_on_as_it_is() -> None:
     [
         ({"max_tokens": 0}, "max_tokens: 0 is not a positive number"),
         ({"max_tokens": -3}, "max_tokens: -3 is not a positive number"),
+        ({"model": f"fake/{HALF}"}, "model: holds half a character (a lone surrogate)"),
+        ({"metadata": {"user": HALF}}, "metadata: holds half a character (a lone surrogate)"),
+        ({"metadata": {HALF: 1}}, "metadata: holds half a character (a lone surrogate)"),
         ({"max_tokens": 10**30}, "max_tokens: is more than 2147483647"),
         ({"temperature": -0.1}, "temperature: -0.1 is not between 0 and 2"),
         ({"temperature": 2.1}, "temperature: 2.1 is not between 0 and 2"),
