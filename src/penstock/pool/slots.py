@@ -2,6 +2,9 @@
 
 The limit is the configured one until a 429 comes. Then it is half of what is in flight, and creeps
 up again with each call that ends well: one more place for about as many calls as there are places.
+
+That limit is a guess of ours, so no line may stand still for it: whoever has the last place may be
+waiting for the very call that waits for one, as when a call is made while a stream is read.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ _CUT_INTERVAL_S = 1.0
 _LONGEST_CALM_S = 60.0
 """Beyond this, calls that succeed are better evidence than the pause that was asked for."""
 
+_STANDSTILL_S = 10.0
+"""When nobody has left for so long after a 429, one more is let in."""
+
 _Place = asyncio.Future[None]
 
 
@@ -28,7 +34,10 @@ class Slots:
     """
 
     def __init__(
-        self, limit: int | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        limit: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        standstill_s: float = _STANDSTILL_S,
     ) -> None:
         """Begin empty; without `limit` there is none until a 429 comes."""
         if limit is not None and limit < 1:
@@ -39,6 +48,9 @@ class Slots:
         self._ceiling = self._configured
         self._in_flight = 0
         self._refused = 0
+        self._standstill_s = standstill_s
+        self._moves: int = 0
+        self._watcher: asyncio.TimerHandle | None = None
         self._last_cut = self._calm_until = -math.inf
         self._turns: OrderedDict[str, OrderedDict[_Place, None]] = OrderedDict()
 
@@ -105,6 +117,7 @@ class Slots:
     async def _wait(self, caller: str) -> None:
         place: _Place = asyncio.get_running_loop().create_future()
         self._turns.setdefault(caller, OrderedDict())[place] = None
+        self._watch()
         try:
             await place
         except BaseException:
@@ -125,18 +138,36 @@ class Slots:
 
     def _free(self) -> None:
         self._in_flight -= 1
+        self._moves += 1
         while self._turns and self._in_flight + 1 <= self._limit:
-            caller, queue = next(iter(self._turns.items()))
-            place, _ = queue.popitem(last=False)
-            # One who was cancelled but has not run since does not cost its caller the turn.
-            given = not place.done()
-            if not queue:
-                del self._turns[caller]
-            elif given:
-                self._turns.move_to_end(caller)
-            if given:
-                self._in_flight += 1
-                place.set_result(None)
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """The next in turn; one who was cancelled and has not run since is only forgotten."""
+        caller, queue = next(iter(self._turns.items()))
+        place, _ = queue.popitem(last=False)
+        # It does not cost its caller the turn.
+        given = not place.done()
+        if not queue:
+            del self._turns[caller]
+        elif given:
+            self._turns.move_to_end(caller)
+        if given:
+            self._in_flight += 1
+            place.set_result(None)
+
+    def _watch(self) -> None:
+        if self._watcher is None:
+            loop = asyncio.get_running_loop()
+            self._watcher = loop.call_later(self._standstill_s, self._look, self._moves)
+
+    def _look(self, moves: int) -> None:
+        self._watcher = None
+        if self._turns and self.is_throttled and self._moves == moves:
+            self._moves += 1
+            self._let_in()
+        if self._turns:
+            self._watch()
 
 
 class Slot:

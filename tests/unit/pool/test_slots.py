@@ -212,6 +212,29 @@ def test_one_whose_coroutine_is_closed_while_waiting_is_forgotten(build: Build) 
     assert (house.slots.in_flight, house.slots.waiting, house.inside) == (1, 1, [first])
 
 
+async def test_after_a_429_no_line_stands_still() -> None:
+    """Whoever is inside may be waiting for those who are not."""
+    slots = Slots(standstill_s=0.01)
+    for _ in range(2):
+        await slots.acquire()
+    slots.throttled()
+    slots.release(well=False)
+    assert (slots.in_flight, slots.limit) == (1, 1)
+    async with asyncio.timeout(10):
+        # One after the other, and not all at once.
+        await asyncio.gather(*(slots.acquire(each) for each in "ab"))
+    assert (slots.in_flight, slots.waiting) == (3, 0)
+
+
+async def test_a_limit_of_the_configuration_is_kept_however_long_it_takes() -> None:
+    slots = Slots(1, standstill_s=0.001)
+    await slots.acquire()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await slots.acquire()
+    assert (slots.in_flight, slots.waiting) == (1, 0)
+
+
 def test_one_who_is_inside_and_fails_or_is_cancelled_frees_the_place(build: Build) -> None:
     house = build(1)
     first, second, third = house.come(times=3)
