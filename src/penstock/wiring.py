@@ -78,9 +78,13 @@ def books_of(config: Config, able: Callable[[Target], Capabilities], *, keep: bo
 
 
 def _budget(name: str, budget: BudgetConfig) -> Budget:
+    try:
+        limit_nanos = nanos_of(budget.limit_usd)
+    except ValueError as error:
+        raise ConfigurationError(f"budgets.{name}.limit_usd: {error}") from None
     return Budget(
         name=name,
-        limit_nanos=nanos_of(budget.limit_usd),
+        limit_nanos=limit_nanos,
         period=budget.period,
         timezone=budget.timezone,
         provider=budget.provider,

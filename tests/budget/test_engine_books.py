@@ -328,6 +328,12 @@ async def test_an_engine_that_is_closed_in_mid_stream_settles_first(tmp_path: Pa
         assert estimated
 
 
+def test_a_limit_below_a_nano_dollar_is_named() -> None:
+    config = Config.model_validate({"budgets": {"tiny": {"limit_usd": 1e-10}}})
+    with pytest.raises(ConfigurationError, match=r"budgets\.tiny\.limit_usd: .* nine decimals"):
+        Engine(config)
+
+
 def writers() -> int:
     return sum(thread.name == "penstock-ledger" for thread in threading.enumerate())
 

@@ -73,7 +73,7 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
             if item["loc"] not in within
         ]
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
-    found = chain(_unknown_names(config), _misplaced_prices(config))
+    found = chain(_unknown_names(config), _misplaced_prices(config), _idle_budgets(config))
     problems = [f"{_place(text, path)}: {said}" for path, said in found]
     if problems:
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems))
@@ -110,6 +110,22 @@ def _misplaced_prices(config: Config) -> Iterator[tuple[tuple[str | int, ...], s
                     f"{target!r} has another price in models.{other}; give it one price, in one "
                     "place",
                 )
+
+
+def _idle_budgets(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Budgets that would never apply: whoever relies on one must not learn it from the bill."""
+    known = callable_names(config.providers)
+    targets = [target for model in config.models.values() for target in model.targets]
+    upstream = {name for target in targets for name in (target, target.partition("/")[2])}
+    for name, budget in config.budgets.items():
+        if budget.provider is not None and budget.provider not in known:
+            yield ("budgets", name, "provider"), unknown_kind(budget.provider, known)
+        if budget.model in config.models and budget.model not in upstream:
+            yield (
+                ("budgets", name, "model"),
+                f"{budget.model!r} is a model of this file, and budgets count what it stands for: "
+                f"write one of its targets, such as {config.models[budget.model].targets[0]!r}",
+            )
 
 
 def _with_default_model(config: Config) -> Config:
@@ -158,6 +174,8 @@ def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) ->
         path, message = path[:-1], "a name may hold no slash and no space"
     elif path[0] == "models" and kind == "string_pattern_mismatch":
         message = "a target is written provider/model"
+    elif path == ("storage", "url") and kind == "string_pattern_mismatch":
+        message = "a database is written sqlite:/// and a path, such as sqlite:///penstock.db"
     elif path[-1] == "url" and kind == "string_pattern_mismatch":
         message = "an address begins with http:// or https://"
     return f"{_place(text, path)}: {message[:1].lower()}{message[1:]}"

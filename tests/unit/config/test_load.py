@@ -140,6 +140,29 @@ def test_prices_that_could_not_be_meant_are_refused(text: str, message: str) -> 
     assert message in complaint(text)
 
 
+@pytest.mark.parametrize(
+    ("narrowed", "message"),
+    [
+        ('provider = "grok"', "line 5, budgets.b.provider: there is no provider 'grok'"),
+        (
+            'model = "m"',
+            "line 5, budgets.b.model: 'm' is a model of this file, and budgets count what it "
+            "stands for: write one of its targets, such as 'groq/a'",
+        ),
+    ],
+)
+def test_budgets_that_would_never_apply_are_refused(narrowed: str, message: str) -> None:
+    budget = "[budgets.b]\nlimit_usd = 1\n"
+    assert message in complaint(f"{PRICED}{budget}{narrowed}\n")
+    for good in ('provider = "groq"', 'model = "a"', 'model = "groq/b"', 'model = "asked-for"'):
+        assert parse(f"{PRICED}{budget}{good}\n").budgets
+
+
+def test_a_database_that_is_not_known_is_no_web_address() -> None:
+    said = complaint('[storage]\nurl = "postgresql://here/db"\n')
+    assert "line 2, storage.url: a database is written sqlite:/// and a path" in said
+
+
 # What is wrong, and where
 
 
