@@ -45,6 +45,7 @@ from penstock.pool.supervise import ChildStatus, Supervisor
 from penstock.providers.http import HttpTransport
 from penstock.providers.registry import build, callable_names
 from penstock.routing.targets import TargetTable, parse_target
+from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
 from penstock.wiring import books_of, pool_of, provider_settings, transport_settings
 
@@ -77,13 +78,16 @@ class Engine(Sampling, Generators, Budgeting):
         transport: HttpTransport | None = None,
         tool_servers: ToolServers | None = None,
         keep_books: bool = False,
+        prune_budgets: bool = True,
     ) -> None:
         """Builds the stages; nothing is connected, loaded or started before it is needed.
 
         `model_files` says whether a request may name a model file by its path. A gateway says no:
         its callers have no business with the files of its machine. A `transport` and
         `tool_servers` that are given are shared with others, and closed by whoever made them.
-        `keep_books` has a ledger also where the configuration does not ask for one.
+        `keep_books` has a ledger also where the configuration does not ask for one. Budgets that
+        were declared in it once and are not in this configuration go, unless `prune_budgets` is
+        False: for a visitor, whose ledger may be a gateway's.
         """
         self.config = config
         self._owns_transport = transport is None
@@ -100,7 +104,9 @@ class Engine(Sampling, Generators, Budgeting):
             refused=lambda target: not model_files and target.model.endswith(".gguf"),
             health=self._pool.states,
         )
-        Budgeting.__init__(self, books_of(config, self._capabilities, keep=keep_books))
+        Budgeting.__init__(
+            self, books_of(config, self._capabilities, keep=keep_books, prune=prune_budgets)
+        )
         Sampling.__init__(
             self,
             Pipeline(
@@ -150,6 +156,15 @@ class Engine(Sampling, Generators, Budgeting):
         ranked = self._targets.resolve(request.model)
         with self._running.call(None) as identifier:
             return await self._pipeline.transcribe(ranked, request, identifier)
+
+    async def usage_stats(self) -> UsageStats:
+        """What was asked, answered and failed since the engine was opened, by provider, model, key.
+
+        With a ledger, also what its budgets have left. Answers, embeddings and transcripts count;
+        counts of tokens and health checks do not.
+        """
+        stats = await super().usage_stats()
+        return msgspec.structs.replace(stats, remaining=await self.remaining())
 
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that every target of this model can answer with; None if unknown."""

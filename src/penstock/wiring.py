@@ -53,8 +53,13 @@ def _own_price(price: PriceConfig) -> OwnPrice:
     return OwnPrice(**given)
 
 
-def books_of(config: Config, able: Callable[[Target], Capabilities], *, keep: bool) -> Books:
-    """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one."""
+def books_of(
+    config: Config, able: Callable[[Target], Capabilities], *, keep: bool, prune: bool = True
+) -> Books:
+    """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one.
+
+    `prune`: budgets that were declared once and that it does not declare go.
+    """
     storage = config.storage
 
     async def open_ledger() -> Ledger:
@@ -72,9 +77,15 @@ def books_of(config: Config, able: Callable[[Target], Capabilities], *, keep: bo
         price_book(config),
         able,
         open_ledger=open_ledger if kept else None,
-        budgets=[_budget(name, budget) for name, budget in config.budgets.items()],
+        budgets=budgets_of(config),
+        prune=prune,
         at_once=1 if config.pool.hedge_quantile is None else 2,
     )
+
+
+def budgets_of(config: Config) -> list[Budget]:
+    """The budgets that this configuration declares; raises ConfigurationError for nonsense."""
+    return [_budget(name, budget) for name, budget in config.budgets.items()]
 
 
 def _budget(name: str, budget: BudgetConfig) -> Budget:

@@ -50,13 +50,13 @@ class Accounts:
         """
         await self._store.set_budget(budget, self._clock())
 
-    async def declare_budgets(self, budgets: Sequence[Budget]) -> None:
+    async def declare_budgets(self, budgets: Sequence[Budget], *, prune: bool = True) -> None:
         """Make the declared budgets be these: for a configuration, at each start and change.
 
-        Those that were declared before and are not among them go; those set by hand stay as
-        they are, also under a name that is declared.
+        Those that were declared before and are not among them go, unless `prune` is False; those
+        set by hand stay as they are, also under a name that is declared.
         """
-        await self._store.declare_budgets(budgets, self._clock())
+        await self._store.declare_budgets(budgets, self._clock(), prune=prune)
 
     async def remove_budget(self, name: str) -> bool:
         """Forget a budget; False when there is none of that name."""

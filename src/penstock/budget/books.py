@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from penstock.budget.entries import Charge, Hold
+from penstock.budget.entries import UNPRICED, Charge, Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.prices import PriceBook
 from penstock.budget.rules import Budget
@@ -23,8 +23,6 @@ from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 
 AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
-UNKNOWN = "unknown"
-"""The source of a price that nobody knows: such a call is recorded with a cost of nothing."""
 _TEND_S = 30.0
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
@@ -79,21 +77,29 @@ class Books:
         *,
         open_ledger: Callable[[], Awaitable[Ledger]] | None = None,
         budgets: Sequence[Budget] = (),
+        prune: bool = True,
         at_once: int = 1,
     ) -> None:
         """`able` says what a target can do; `budgets` are those that the configuration declares.
 
-        `at_once` is how many targets may be asked for one request at the same time.
+        `prune`: others that were declared once and are not among them go. `at_once` is how many
+        targets may be asked for one request at the same time.
         """
         self.prices = prices
         self._able = able
         self._open_ledger = open_ledger
         self._budgets = budgets
+        self._prune = prune
         self._at_once = at_once
         self._ledger: Ledger | None = None
         self._tight = any(budget.hard for budget in budgets)
         self._gate = asyncio.Lock()
         self._closed = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a ledger."""
+        return self._open_ledger is not None
 
     async def ledger(self) -> Ledger:
         """The ledger, opened when first asked for; raises ConfigurationError when none is kept."""
@@ -107,13 +113,15 @@ class Books:
                 if self._closed:
                     raise PenstockError("this engine is closed, and its ledger with it: open anew")
                 if self._ledger is None:
-                    self._ledger = await self._opened(self._open_ledger)
+                    self._ledger = await self._opened(await self._open_ledger())
         return self._ledger
 
-    async def _opened(self, open_ledger: Callable[[], Awaitable[Ledger]]) -> Ledger:
-        ledger = await open_ledger()
+    async def _opened(self, ledger: Ledger) -> Ledger:
         try:
-            await ledger.declare_budgets(self._budgets)
+            await ledger.declare_budgets(self._budgets, prune=self._prune)
+            # What a killed process has left blocks nobody, also where none lives long enough to
+            # tend the ledger.
+            await ledger.sweep()
         except BaseException:
             # Whoever asked may go away meanwhile; the thread and the file would stay.
             await ledger.aclose()
@@ -192,7 +200,7 @@ class Books:
         usage, target = attempt.usage or Usage(), _target(attempt)
         cost = self.prices.cost(target, usage, at=_moment(attempt))
         if cost is None:
-            return Charge(target, usage, 0, UNKNOWN, usage.estimated)
+            return Charge(target, usage, 0, UNPRICED, usage.estimated)
         return Charge(target, usage, cost.nanos, cost.source, usage.estimated, cost.price)
 
 

@@ -27,6 +27,8 @@ from penstock.contract.ports import Target
 EntryKind = Literal["hold", "settle", "release", "expire", "adjust", "reset"]
 ENTRY_KINDS: tuple[EntryKind, ...] = get_args(EntryKind)
 NO_TAGS: Mapping[str, str] = {}
+UNPRICED = "unknown"
+"""The source of a price that nobody knows: such a call is recorded with a cost of nothing."""
 
 
 class Posting(NamedTuple):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from penstock.budget.amounts import nanos_of
+from penstock.budget.amounts import MOST, NANOS, nanos_of
 from penstock.budget.books import Books
 from penstock.budget.entries import NO_TAGS
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import Period
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
-from penstock.contract.errors import ConfigurationError
+from penstock.contract.errors import ConfigurationError, PenstockError
 
+_log = logging.getLogger(__name__)
 TOTAL = "total"
 """What `set_budget` calls a budget that is given no name."""
 
@@ -49,13 +51,9 @@ class Budgeting:
         if limit_usd is None:
             await ledger.remove_budget(name)
             return
-        try:
-            nanos = nanos_of(limit_usd)
-        except (ValueError, ArithmeticError) as error:
-            raise ConfigurationError(f"budget {name!r}: limit_usd: {error}") from None
         budget = Budget(
             name=name,
-            limit_nanos=nanos,
+            limit_nanos=_limit(name, limit_usd),
             period=period,
             timezone=timezone,
             provider=provider,
@@ -74,3 +72,27 @@ class Budgeting:
     async def ledger(self) -> Ledger:
         """The ledger itself: history, export, corrections, verification."""
         return await self._books.ledger()
+
+    async def remaining(self) -> dict[str, int] | None:
+        """What each budget has left, in nano-dollars; None without a ledger that can be read."""
+        if not self._books.kept:
+            return None
+        try:
+            return {each.budget.name: each.remaining_nanos for each in await self.budgets()}
+        except PenstockError as error:
+            # Who asks how things are wants the rest of the answer all the same.
+            _log.warning("what is left of the budgets cannot be told: %s", error)
+            return None
+
+
+def _limit(name: str, usd: float | Decimal) -> int:
+    try:
+        nanos = nanos_of(usd)
+    except (ValueError, ArithmeticError) as error:
+        raise ConfigurationError(f"budget {name!r}: limit_usd: {error}") from None
+    if not 0 <= nanos <= MOST:
+        raise ConfigurationError(
+            f"budget {name!r}: limit_usd={usd}: give US dollars from 0 to {MOST // NANOS}; "
+            "0 lets nothing through that costs anything"
+        )
+    return nanos

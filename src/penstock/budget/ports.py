@@ -96,8 +96,13 @@ class LedgerStore(Protocol):
         """Set by hand; it stays until it is removed, whatever is declared."""
         ...
 
-    def declare_budgets(self, budgets: Sequence[Budget], at: float) -> asyncio.Future[None]:
-        """Make the declared budgets be these; those that are set by hand stay as they are."""
+    def declare_budgets(
+        self, budgets: Sequence[Budget], at: float, *, prune: bool
+    ) -> asyncio.Future[None]:
+        """Make the declared budgets be these; those that are set by hand stay as they are.
+
+        Without `prune` so do those that were declared before.
+        """
         ...
 
     def remove_budget(self, name: str, at: float) -> asyncio.Future[bool]:

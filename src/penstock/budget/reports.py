@@ -101,6 +101,8 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     amount_nanos: int
     estimated_nanos: int
     """The part of the amount that is estimated."""
+    unpriced: int = 0
+    """Calls whose price nobody knows; they are in the amount with nothing."""
 
 
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from penstock.budget.amounts import MOST
+from penstock.budget.amounts import MOST, dollars
 from penstock.budget.periods import PERIODS, Calendar, Period, Span, time_zone
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import Target
@@ -43,7 +43,6 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         problems = list(_problems(self))
         if problems:
             raise ConfigurationError(f"budget {self.name!r}: " + "; ".join(problems))
-        time_zone(self.timezone)
 
     @property
     def thresholds(self) -> tuple[int, ...]:
@@ -68,9 +67,14 @@ def _problems(budget: Budget) -> Iterable[str]:
     if type(budget.limit_nanos) is not int:
         yield f"limit_nanos={budget.limit_nanos!r}: give whole nano-dollars"
     elif not 0 <= budget.limit_nanos <= MOST:
-        yield f"limit_nanos={budget.limit_nanos}: give 0 to {MOST} (a billion dollars)"
+        given = f"limit_nanos={budget.limit_nanos} ({dollars(budget.limit_nanos)})"
+        yield f"{given}: give 0 to {MOST} ({dollars(MOST)})"
     if budget.period not in PERIODS:
         yield f"period {budget.period!r} is not known: give {', '.join(PERIODS)}"
+    try:
+        time_zone(budget.timezone)
+    except ConfigurationError as error:
+        yield str(error)
     for field in ("provider", "model", "key"):
         if getattr(budget, field) == "":
             yield f"{field} is empty: give a name, or leave it out to cover all"

@@ -9,11 +9,11 @@ import sys
 from typing import Any, TextIO
 
 from penstock.cli import terminal
+from penstock.cli.engines import open_engine
 from penstock.contract.errors import PenstockError, RequestCancelled, StructuredOutputInvalid
 from penstock.contract.events import Chunk, Complete, Error
 from penstock.contract.exchange import Result, SamplingRequest
 from penstock.gateway import Engine
-from penstock.gateway import open as open_engine
 
 
 class Printer:

@@ -14,6 +14,7 @@ import typer
 from penstock._version import __version__
 from penstock.cli import (
     ask,
+    budget,
     chat,
     doctor,
     embed,
@@ -22,6 +23,7 @@ from penstock.cli import (
     models,
     providers,
     serve,
+    usage,
 )
 from penstock.cli.errors import FAILED, INTERRUPTED, report
 from penstock.cli.terminal import is_terminal
@@ -75,11 +77,13 @@ def build(*, rich: bool) -> typer.Typer:
         (_TALK, "embed", embed.embed, embed.EXAMPLES),
         (_LOOK, "models", models.models, models.EXAMPLES),
         (_LOOK, "providers", providers.providers, providers.EXAMPLES),
+        (_LOOK, "usage", usage.usage, usage.EXAMPLES),
         (_LOOK, "doctor", doctor.doctor, doctor.EXAMPLES),
         (_SET_UP, "init", init.init, init.EXAMPLES),
         (_SET_UP, "serve", serve.serve, serve.EXAMPLES),
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
+    app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
     app.add_typer(embedded.build(), name="embedded", rich_help_panel=_SET_UP)
     return app
 

@@ -8,11 +8,11 @@ from penstock.cli import terminal
 from penstock.cli.answering import Printer, speak
 from penstock.cli.background import Background
 from penstock.cli.conversation import Conversation, Leave
+from penstock.cli.engines import open_engine
 from penstock.cli.errors import say_error
 from penstock.cli.line_reader import LineReader
 from penstock.contract.errors import ContextLengthExceeded, PenstockError
 from penstock.gateway import Engine
-from penstock.gateway import open as open_engine
 
 PROMPT = "you> "
 

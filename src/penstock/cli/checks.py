@@ -14,11 +14,13 @@ from typing import Literal
 import msgspec
 
 from penstock._version import __version__
+from penstock.cli.budgets import newest
 from penstock.cli.catalogue import ProviderRow, list_providers
+from penstock.cli.engines import is_absent, opened_ledger, unwritable_folder
 from penstock.cli.price_table import remedy, without_price
 from penstock.cli.terminal import count
 from penstock.config.load import find, load
-from penstock.config.settings import Config, ProviderConfig, home
+from penstock.config.settings import Config, ProviderConfig, StorageConfig, home
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import Target
 from penstock.gateway import Engine, ProviderHealth
@@ -26,6 +28,8 @@ from penstock.providers.embedded import install, weights
 from penstock.providers.registry import KINDS
 from penstock.routing.targets import parse_target
 
+VERIFIED_ENTRIES = 100_000
+"""A longer ledger takes more than a moment to add up."""
 ANSWER_LIMIT_S = 60.0
 """How long the embedded model may take to load and to say one token."""
 
@@ -53,7 +57,13 @@ async def examine(config_file: str | None) -> list[Finding]:
         source = config_file or find() or "no file: the embedded model"
         what = f"{count(len(config.providers), 'provider')}, {count(len(config.models), 'model')}"
         findings.append(Finding("ok", "configuration", f"{source} ({what})"))
-    async with Engine(config or Config.embedded()) as engine:
+    if config is not None:
+        findings.append(await _ledger(config))
+    # The checks themselves are not for the books, and a broken ledger is no fault of a provider's.
+    silent = (config or Config.embedded()).model_copy(
+        update={"storage": StorageConfig(), "budgets": {}}
+    )
+    async with Engine(silent) as engine:
         if config is not None:
             findings += await _configured(engine)
         findings += [finding async for finding in _embedded(engine)]
@@ -83,6 +93,37 @@ def _home() -> Finding:
     return Finding(
         "ok", "home", str(folder) + ("" if existing == folder else " (made when needed)")
     )
+
+
+async def _ledger(config: Config) -> Finding:
+    file = config.storage.path
+    advice = "put it right, or name another file as `url` in [storage]"
+    if is_absent(file):
+        folder = unwritable_folder(file)
+        if folder is None and (file.parent.is_dir() or home() in file.parents):
+            return Finding("ok", "ledger", f"{file} (made when needed)")
+        return _problem("ledger", f"{file} cannot be made in {folder or file.parent}", advice)
+    try:
+        async with opened_ledger(config) as ledger:
+            number, budgets = await newest(ledger), await ledger.balances()
+            verified = number <= VERIFIED_ENTRIES
+            differences = await ledger.verify() if verified else ()
+    except PenstockError as error:
+        return _problem("ledger", str(error), advice)
+    if differences:
+        says = f"{file}: {count(len(differences), 'difference')} between balances and entries"
+        return _problem("ledger", says, "see them with: penstock budget verify")
+    what = f"{file}: {number:,} entries, {count(len(budgets), 'budget')}"
+    checked = "all adds up" if verified else "`penstock budget verify` adds all of it up"
+    spent = [each.budget.name for each in budgets if each.remaining_nanos <= 0]
+    if spent:
+        return Finding(
+            "warning",
+            "ledger",
+            f"{what}; nothing is left of {', '.join(spent)}",
+            "penstock budget list",
+        )
+    return Finding("ok", "ledger", f"{what}; {checked}")
 
 
 async def _configured(engine: Engine) -> list[Finding]:

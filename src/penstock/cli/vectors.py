@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from penstock.cli import terminal
+from penstock.cli.engines import open_engine
 from penstock.contract.exchange import EmbeddingResult, Usage
 from penstock.gateway import Engine
-from penstock.gateway import open as open_engine
 
 BATCH = 256
 """Texts a call, so that long input shows progress and its first vectors come early."""

@@ -120,7 +120,7 @@ class Meter:
     def answered(self, attempt: Attempt, answer: Reply | Transcript | Vectors) -> Metadata:
         """What there is to know about the call; the request has ended."""
         metadata = self._metadata(attempt, answer)
-        self._usage.answered(attempt.target, metadata)
+        self._usage.answered(attempt.target, metadata, self._caller.key)
         self._end(
             None,
             provider=metadata.provider,
@@ -139,7 +139,7 @@ class Meter:
         if isinstance(error, PenstockError):
             error.located(request_id=self.request_id)
         if not self._ended:
-            self._usage.failed(error, target)
+            self._usage.failed(error, target, self._caller.key)
             self._end(error, cost_nanos=self._accounts.cost(self.trail.attempts))
 
     def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
@@ -193,7 +193,7 @@ class Meter:
         cost_nanos: int | None = None,
     ) -> None:
         self._ended = True
-        self._usage.took(self.trail.attempts, self._accounts.cost)
+        self._usage.took(self.trail.attempts, self._accounts.cost, self._caller.key)
         self.trail.finished(
             self._elapsed_s(),
             error=error,

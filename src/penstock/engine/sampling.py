@@ -188,7 +188,7 @@ class Sampling:
         return await self._pipeline.count(_unlimited(messages, options))
 
     async def usage_stats(self) -> UsageStats:
-        """What was asked, answered and failed since the engine was opened, by provider and model.
+        """What was asked, answered and failed since the engine was opened, by provider, model, key.
 
         Answers, embeddings and transcripts count; counts of tokens and health checks do not.
         """

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from penstock.budget.entries import Entry
+from penstock.budget.entries import UNPRICED, Entry
 from penstock.budget.reports import (
     Balance,
     Difference,
@@ -49,7 +49,8 @@ def usage(
         "coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), "
         "coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0), "
         "coalesce(sum(reasoning_tokens), 0), "
-        "sum(amount_nanos), coalesce(sum(CASE WHEN estimated THEN amount_nanos END), 0) "
+        "sum(amount_nanos), coalesce(sum(CASE WHEN estimated THEN amount_nanos END), 0), "
+        f"coalesce(sum(price_source = '{UNPRICED}'), 0) "
         f"FROM ledger_entries WHERE {_COUNTED} {where} GROUP BY 1 ORDER BY 8 DESC, 1",
         values,
     )
@@ -64,6 +65,7 @@ def usage(
             reasoning_tokens=row[6],
             amount_nanos=row[7],
             estimated_nanos=row[8],
+            unpriced=row[9],
         )
         for row in rows
     ]

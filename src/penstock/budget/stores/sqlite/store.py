@@ -110,9 +110,11 @@ class SqliteStore:
         """Other processes know it with their next transaction."""
         return self._writer.submit(SetBudget(budget, at))
 
-    def declare_budgets(self, budgets: Sequence[Budget], at: float) -> asyncio.Future[None]:
+    def declare_budgets(
+        self, budgets: Sequence[Budget], at: float, *, prune: bool = True
+    ) -> asyncio.Future[None]:
         """Processes that declare the same do so once."""
-        return self._writer.submit(DeclareBudgets(budgets, at))
+        return self._writer.submit(DeclareBudgets(budgets, at, prune))
 
     def remove_budget(self, name: str, at: float) -> asyncio.Future[bool]:
         """False when there is none of that name."""

@@ -31,14 +31,16 @@ class DeclareBudgets(msgspec.Struct, frozen=True):
 
     budgets: Sequence[Budget]
     at: float
+    prune: bool = True
 
     def run(self, books: Books) -> None:
         """What was set by hand stays, also when it has the name of a declared one."""
         query = "SELECT name, declared FROM ledger_budgets"
         known = dict(books.connection.execute(query).fetchall())
         names = {budget.name for budget in self.budgets}
-        for name in [name for name, declared in known.items() if declared and name not in names]:
-            _remove(books, name)
+        for name, declared in known.items():
+            if self.prune and declared and name not in names:
+                _remove(books, name)
         for budget in self.budgets:
             if known.get(budget.name, 1):
                 _write(books, budget, declared=True, at=self.at)

@@ -1,0 +1,236 @@
+"""What the commands of `penstock budget` do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, cast
+
+from penstock.budget.amounts import NANOS, dollars
+from penstock.budget.ledger import Ledger
+from penstock.budget.periods import Period
+from penstock.budget.reports import Balance, Difference
+from penstock.budget.rules import Budget
+from penstock.cli import terminal
+from penstock.cli.engines import engine_of, opened_ledger
+from penstock.cli.errors import wrong
+from penstock.cli.money import in_zone
+from penstock.cli.terminal import Cell
+from penstock.config.load import load
+from penstock.config.settings import Config
+from penstock.contract.errors import ConfigurationError
+from penstock.providers.registry import KINDS, unknown_kind
+from penstock.wiring import budgets_of
+
+_COLUMNS = ("budget", "covers", "period", "limit", "used", "held", "left", "begins anew")
+
+
+def show(config_file: str | None, *, as_json: bool) -> None:
+    """Every budget, by name."""
+    balances = asyncio.run(_balances(load(config_file)))
+    if as_json:
+        terminal.print_json({"budgets": [_document(each) for each in balances]})
+    elif balances:
+        terminal.print_table(_COLUMNS, map(_cells, balances))
+    else:
+        terminal.say("there are no budgets; try: penstock budget set total 100")
+
+
+def set_budget(
+    config_file: str | None,
+    name: str,
+    limit: str,
+    *,
+    as_json: bool,
+    period: str,
+    timezone: str,
+    provider: str | None,
+    model: str | None,
+    key: str | None,
+    tags: Sequence[str],
+    hard: bool,
+    warn_at: Sequence[float] | None,
+) -> None:
+    """Set one by hand, and show it."""
+    if name.startswith("-"):
+        raise wrong("NAME", f"{name!r} is no option of this command, and no good name of a budget")
+    usd, named, config = _usd(limit), _tags(tags), load(config_file)
+
+    async def work() -> Balance:
+        engine = engine_of(config)
+        try:
+            await engine.set_budget(
+                usd,
+                name=name,
+                # The budget itself says which there are.
+                period=cast(Period, period),
+                timezone=timezone,
+                provider=provider,
+                model=model,
+                key=key,
+                tags=named,
+                hard=hard,
+                warn_at=(0.8,) if warn_at is None else warn_at,
+            )
+            return await _existing(await engine.ledger(), name)
+        finally:
+            await engine.aclose()
+
+    balance = asyncio.run(work())
+    _tell(balance, as_json=as_json)
+    known = {*KINDS, *config.providers}
+    if provider is not None and provider not in known:
+        terminal.say(f"note: this configuration calls nobody so: {unknown_kind(provider, known)}")
+    if name in config.budgets:
+        terminal.say(f"note: it goes before [budgets.{name}] of the configuration until removed")
+
+
+def reset(config_file: str | None, name: str, *, as_json: bool) -> None:
+    """Begin the present period anew."""
+
+    async def work() -> Balance:
+        async with opened_ledger(load(config_file)) as ledger:
+            await ledger.reset(name)
+            return await _existing(ledger, name)
+
+    _tell(asyncio.run(work()), as_json=as_json)
+
+
+def remove(config_file: str | None, name: str, *, as_json: bool) -> None:
+    """Forget one that was set by hand; a declared one that it hid holds again at once."""
+    config = load(config_file)
+    declared = {budget.name: budget for budget in budgets_of(config)}
+
+    async def work() -> None:
+        async with opened_ledger(config) as ledger:
+            if (await _existing(ledger, name)).budget == declared.get(name):
+                raise ConfigurationError(
+                    f"budget {name!r} is in the configuration: take [budgets.{name}] out of it, or "
+                    f"set another limit: penstock budget set {name} USD"
+                )
+            await ledger.remove_budget(name)
+            await ledger.declare_budgets(list(declared.values()), prune=False)
+
+    asyncio.run(work())
+    again = name in declared
+    if as_json:
+        terminal.print_json({"removed": name, "declared": again})
+    else:
+        print(f"removed {name}" + (f"; [budgets.{name}] holds again" if again else ""))
+
+
+def verify(config_file: str | None, *, as_json: bool) -> bool:
+    """Add everything up, and say what differs; whether nothing does."""
+
+    async def work() -> tuple[int, Sequence[Difference]]:
+        async with opened_ledger(load(config_file)) as ledger:
+            number = await newest(ledger)
+            with terminal.waiting(f"adding up {number:,} entries"):
+                return number, await ledger.verify()
+
+    number, differences = asyncio.run(work())
+    if as_json:
+        terminal.print_json({"ok": not differences, "entries": number, "differences": differences})
+    elif differences:
+        rows = [(each.subject, each.recorded, each.computed) for each in differences]
+        terminal.print_table(("what", "recorded", "from the entries"), rows)
+        terminal.say(
+            f"\n{terminal.count(len(differences), 'difference')}: keep a copy of the file, and "
+            "restore a backup or tell us"
+        )
+    else:
+        print(f"{number:,} entries: everything adds up")
+    return not differences
+
+
+async def newest(ledger: Ledger) -> int:
+    """The number of the newest entry, which is how many there are."""
+    page = await ledger.history(limit=1)
+    return page.entries[0].id if page.entries else 0
+
+
+async def _balances(config: Config) -> Sequence[Balance]:
+    async with opened_ledger(config) as ledger:
+        return await ledger.balances()
+
+
+async def _existing(ledger: Ledger, name: str) -> Balance:
+    balances = {each.budget.name: each for each in await ledger.balances()}
+    if name not in balances:
+        known = ", ".join(balances) or "none"
+        raise ConfigurationError(f"there is no budget {name!r}; there are: {known}")
+    return balances[name]
+
+
+def _usd(text: str) -> Decimal:
+    try:
+        return Decimal(text.removeprefix("$").replace("_", ""))
+    except InvalidOperation:
+        raise wrong("USD", f"{text!r} is no number: give US dollars such as 100 or 0.50") from None
+
+
+def _tags(pairs: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise wrong("--tag", f"{pair!r}: give NAME=VALUE, such as team=blue")
+        found[name] = value
+    return found
+
+
+def _tell(balance: Balance, *, as_json: bool) -> None:
+    if as_json:
+        terminal.print_json(_document(balance))
+        return
+    budget = balance.budget
+    each = "for ever" if budget.period == "forever" else f"a {budget.period}"
+    kind = "" if budget.hard else ", soft"
+    print(
+        f"{budget.name}: {dollars(budget.limit_nanos)} {each} for {_covers(budget)}{kind}; "
+        f"{dollars(balance.used_nanos)} used, {dollars(balance.remaining_nanos)} left"
+    )
+
+
+def _document(balance: Balance) -> dict[str, Any]:
+    budget = balance.budget
+    return {
+        # All of it, also what has its default.
+        **{name: getattr(budget, name) for name in Budget.__struct_fields__},
+        "limit_usd": budget.limit_nanos / NANOS,
+        "used_nanos": balance.used_nanos,
+        "held_nanos": balance.held_nanos,
+        "remaining_nanos": balance.remaining_nanos,
+        "overdrawn": balance.overdrawn,
+        "period_start": balance.period_start,
+        "resets_at": balance.resets_at,
+    }
+
+
+def _cells(balance: Balance) -> list[Cell]:
+    budget = balance.budget
+    left = dollars(balance.remaining_nanos)
+    warned = any(balance.used_nanos >= mark for mark in budget.thresholds)
+    style = "bold red" if balance.remaining_nanos <= 0 else "yellow" if warned else "green"
+    resets = balance.resets_at
+    return [
+        (budget.name, "bold"),
+        _covers(budget),
+        budget.period + ("" if budget.hard else ", soft"),
+        dollars(budget.limit_nanos),
+        dollars(balance.used_nanos),
+        dollars(balance.held_nanos),
+        (left, style),
+        "never" if resets is None else in_zone(resets, budget.timezone),
+    ]
+
+
+def _covers(budget: Budget) -> str:
+    named = [
+        f"{field} {value}"
+        for field in ("provider", "model", "key")
+        if (value := getattr(budget, field))
+    ]
+    named += [f"{name}={value}" for name, value in budget.tags.items()]
+    return ", ".join(named) or "everything"

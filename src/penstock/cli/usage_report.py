@@ -1,0 +1,186 @@
+"""The report of `penstock usage`: totals, a table, and a bar for each hour, day, week or month."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, cast, get_args
+
+import msgspec
+
+from penstock.budget.amounts import NANOS
+from penstock.budget.ledger import Ledger
+from penstock.budget.reports import UsageBy, UsageRow
+from penstock.cli import terminal
+from penstock.cli.engines import opened_ledger
+from penstock.cli.errors import wrong
+from penstock.cli.money import local, money
+from penstock.cli.spans import Slice, slices, unit
+from penstock.cli.terminal import Cell
+from penstock.config.load import load
+from penstock.config.settings import Config
+
+NOTHING = UsageRow(
+    name=None,
+    requests=0,
+    input_tokens=0,
+    output_tokens=0,
+    cached_tokens=0,
+    cache_write_tokens=0,
+    reasoning_tokens=0,
+    amount_nanos=0,
+    estimated_nanos=0,
+)
+_COLUMNS = ("requests", "tokens in", "cached", "tokens out", "cost", "estimated")
+_PIPED_WIDTH = 80
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What the ledger says about a time."""
+
+    start: datetime
+    end: datetime
+    total: UsageRow
+    rows: Sequence[UsageRow]
+    bars: Sequence[tuple[Slice, UsageRow]]
+
+
+def show(
+    config_file: str | None, by: str, start: datetime | None, end: datetime, *, as_json: bool
+) -> None:
+    """The whole of `penstock usage`, but for its entries."""
+    if by not in get_args(UsageBy):
+        raise wrong("--by", f"{by!r} is not known: give {', '.join(get_args(UsageBy))}")
+    grouped = cast(UsageBy, by)
+    with terminal.waiting("adding up"):
+        report = asyncio.run(_report(load(config_file), grouped, start, end))
+    if as_json:
+        terminal.print_json(_document(report, grouped))
+        return
+    if report.total == NOTHING:
+        terminal.say(
+            f"nothing was used since {_moment(report.start)}; what you ask with `penstock ask` or "
+            "through the gateway is shown here"
+        )
+        return
+    print(_headline(report), end="\n\n")
+    terminal.print_table((by, *_COLUMNS), _cells(report.rows, grouped))
+    print()
+    _draw(report)
+    if report.total.unpriced:
+        terminal.say(
+            f"\n{terminal.count(report.total.unpriced, 'call')} had no known price and counted as "
+            "nothing; `penstock doctor` says what to write"
+        )
+
+
+async def _report(config: Config, by: UsageBy, start: datetime | None, end: datetime) -> Report:
+    async with opened_ledger(config) as ledger:
+        begin = start or await _first(ledger) or end
+        since, until = begin.timestamp(), end.timestamp()
+        total = await ledger.usage(since=since, until=until)
+        rows = await ledger.usage(by, since=since, until=until)
+        bars = [(each, await _used(ledger, each)) for each in slices(begin, end)] if total else []
+    return Report(begin, end, total[0] if total else NOTHING, rows, bars)
+
+
+async def _first(ledger: Ledger) -> datetime | None:
+    page = await ledger.history(limit=1, oldest_first=True)
+    return local(page.entries[0].at) if page.entries else None
+
+
+async def _used(ledger: Ledger, each: Slice) -> UsageRow:
+    rows = await ledger.usage(since=each.start, until=each.end)
+    return rows[0] if rows else NOTHING
+
+
+def _headline(report: Report) -> str:
+    total = report.total
+    facts = [
+        terminal.count(total.requests, "request"),
+        f"{total.input_tokens:,} tokens in",
+        f"{total.output_tokens:,} out",
+        money(total.amount_nanos),
+    ]
+    if total.estimated_nanos:
+        facts[-1] += f" ({money(total.estimated_nanos)} of it estimated)"
+    return f"Since {_moment(report.start)}: " + ", ".join(facts)
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}"
+
+
+def _cells(rows: Sequence[UsageRow], by: UsageBy) -> list[list[Cell]]:
+    numbers = [
+        (
+            str(row.requests),
+            f"{row.input_tokens:,}",
+            f"{row.cached_tokens:,}",
+            f"{row.output_tokens:,}",
+            money(row.amount_nanos),
+            money(row.estimated_nanos) if row.estimated_nanos else "",
+        )
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*numbers, strict=True)]
+    return [
+        [(row.name or f"no {by}", "bold"), *map(str.rjust, texts, widths)]
+        for row, texts in zip(rows, numbers, strict=True)
+    ]
+
+
+def _draw(report: Report) -> None:
+    """Bars of what was spent, or of the tokens where all of it was free."""
+    spent = report.total.amount_nanos > 0
+    values = [row.amount_nanos if spent else _tokens(row) for _, row in report.bars]
+    # Nothing is to be seen of the time before the first use.
+    first = next((place for place, value in enumerate(values) if value), 0)
+    values, bars = values[first:], report.bars[first:]
+    labels = [each.label for each, _ in bars]
+    texts = [money(value) if spent else f"{value:,}" for value in values]
+    on_screen = terminal.is_terminal(sys.stdout)
+    console = terminal.console() if on_screen else None
+    label_width, text_width = max(map(len, labels)), max(map(len, texts))
+    room = max(8, (console.width if console else _PIPED_WIDTH) - label_width - text_width - 4)
+    block = "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
+    print(f"{'cost' if spent else 'tokens'} by {unit(report.start, report.end)}".upper())
+    most = max(*values, 1)
+    for label, value, text in zip(labels, values, texts, strict=True):
+        # What is there at all is seen.
+        bar = block * max(value > 0, round(room * max(value, 0) / most))
+        line = f"{label.ljust(label_width)}  {text.rjust(text_width)}  "
+        if console is None:
+            print((line + bar).rstrip())
+        else:
+            from rich.text import Text
+
+            console.print(Text.assemble(line, (bar, "cyan")), soft_wrap=True)
+
+
+def _tokens(row: UsageRow) -> int:
+    return row.input_tokens + row.output_tokens
+
+
+def _document(report: Report, by: UsageBy) -> dict[str, Any]:
+    return {
+        "since": report.start.isoformat(),
+        "until": report.end.isoformat(),
+        "total": _row(report.total),
+        "by": by,
+        "rows": [{by: row.name, **_row(row)} for row in report.rows],
+        "unit": unit(report.start, report.end),
+        "slices": [
+            {"from": local(each.start).isoformat(), **_row(row)}
+            for each, row in report.bars
+            if row != NOTHING
+        ],
+    }
+
+
+def _row(row: UsageRow) -> dict[str, Any]:
+    found = msgspec.structs.asdict(row)
+    found.pop("name")
+    return {**found, "cost_usd": row.amount_nanos / NANOS}
