@@ -199,6 +199,7 @@ _EXAMPLES: Mapping[str, str] = {
         '[models.assistant]\ntargets = ["vllm/qwen3"]\n\n'
         '[models.assistant.prices."vllm/qwen3"]\ninput = 0.1\noutput = 0.4'
     ),
+    "storage": '[storage]\nurl = "sqlite:////var/lib/penstock/ledger.db"\nsynchronous = "full"',
     "prices": "[prices]\ndefault = { input = 3.0, output = 15.0 }",
 }
 

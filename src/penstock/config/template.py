@@ -60,8 +60,23 @@ targets = ["embedded/smollm2"]
 #prices."vllm/qwen3" = { input = 0.1, output = 0.4 }
 """
 
+_BUDGETS = """\
+# What may be spent, any number of them at once; `penstock budget list` shows what is left, and
+# `penstock usage` what was spent. `penstock budget set` makes one without this file.
+#[budgets.total]
+#limit_usd = 100.0
 
-_PROSE = {"providers": _PROVIDERS, "models": _MODELS}
+# Only for one provider, a week at a time, and with warnings only.
+#[budgets.groq]
+#limit_usd = 20.0
+#period = "week"
+#timezone = "Europe/Berlin"
+#provider = "groq"
+#hard = false
+"""
+
+
+_PROSE = {"providers": _PROVIDERS, "models": _MODELS, "budgets": _BUDGETS}
 """What is written by hand: examples for the tables that are there once a name."""
 
 
