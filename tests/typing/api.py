@@ -155,6 +155,8 @@ async def routes_and_usage(engine: penstock.Engine) -> None:
     assert_type(stats.total, penstock.ModelUsage)
     assert_type(stats.models[0].usage.input_tokens, int | None)
     assert_type(stats.total.latency, penstock.Latency | None)
+    assert_type(stats.providers + stats.keys, tuple[penstock.ModelUsage, ...])
+    assert_type(stats.remaining, dict[str, int] | None)
 
 
 class Recipe(pydantic.BaseModel):

@@ -13,8 +13,9 @@ from penstock.config.settings import Config
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import LIMIT_S, at_terminal, environment, run_penstock
 
-COMMANDS = ["ask", "chat", "embed", "models", "providers", "doctor", "init", "serve", "embedded"]
-HEAVY = {"aiohttp", "asyncio", "granian", "numpy", "rich", "uvicorn"}
+TALK = ["ask", "chat", "embed"]
+COMMANDS = [*TALK, "models", "providers", "usage", "doctor", "init", "serve", "budget", "embedded"]
+HEAVY = {"aiohttp", "asyncio", "granian", "numpy", "rich", "sqlite3", "uvicorn"}
 
 
 def test_version(bare_folder: Path) -> None:

