@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 import sqlite3
 import time
 from datetime import datetime
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Cli
-from tests.unit.cli.harness import at_terminal
+from tests.unit.cli.harness import LIMIT_S, at_terminal, started_penstock
 from tests.unit.cli.money import ONE_ANSWER, PAID, database, spend
+from tests.unit.cli.trickle import TrickleServer
 
 MAY = datetime(2026, 5, 4, 12, 30).astimezone()
 HOUR, DAY = 3600.0, 86400.0
@@ -216,3 +218,33 @@ def test_a_terminal_gets_a_drawn_table_and_coloured_bars(folder: Path) -> None:
     widest = max(terminal.screen.splitlines(), key=len)
     assert "█" in widest
     assert 100 < len(widest) <= 110
+
+
+@pytest.mark.parametrize("command", [("ask", "Go"), ("chat",)])
+def test_an_interrupted_answer_is_settled_for_what_was_said(
+    trickle_server: TrickleServer, folder: Path, penstock_here: Cli, command: tuple[str, ...]
+) -> None:
+    config = trickle_server.config() + 'prices."slow/m" = { input = 1, output = 1000 }\n'
+    (folder / "slow.toml").write_text(config)
+    with started_penstock(*command, "-c", "slow.toml", cwd=folder, stdin=b"Go\n") as process:
+        assert process.stdout is not None
+        assert process.stdout.read(8) == b"one two "
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT_S) == 130
+    total = report(penstock_here)["total"]
+    assert (total["requests"], total["amount_nanos"]) == (1, total["estimated_nanos"])
+    # Two short words, a thousand dollars a million.
+    assert 2_000_000 <= total["amount_nanos"] < 10_000_000
+    assert penstock_here("budget", "verify").code == 0
+
+
+def test_a_killed_answer_is_in_the_ledger(
+    trickle_server: TrickleServer, folder: Path, penstock_here: Cli
+) -> None:
+    with started_penstock("ask", "Go", "-c", "slow.toml", cwd=folder) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(8) == b"one two "
+        process.kill()
+    (entry,) = json.loads(penstock_here("usage", "--entries", "--json").out)["entries"]
+    assert (entry["kind"], entry["provider"], entry["model"]) == ("hold", "slow", "m")
+    assert penstock_here("budget", "verify").code == 0
