@@ -37,9 +37,9 @@ def config(path: Path | None, **more: object) -> Config:
 @pytest.mark.parametrize(
     ("limit", "options", "said"),
     [
-        (-5, {}, "budget 'total': limit_usd=-5: give US dollars from 0 to 1000000000"),
-        (-1e-9, {}, "budget 'total': limit_usd=-1e-09: give US dollars"),
-        (2e9, {}, "limit_usd=2000000000.0: give US dollars from 0 to 1000000000"),
+        (-5, {}, "budget 'total': limit_nanos=-5000000000 (-$5.00): give 0 to "),
+        (-1e-9, {}, "limit_nanos=-1 (-$0.000000001): give 0"),
+        (2e9, {}, "($2000000000.00): give 0 to 1000000000000000000 ($1000000000.00)"),
         (1e-10, {}, "limit_usd: 1e-10 USD: give an amount of at most nine decimals"),
         (float("inf"), {}, "limit_usd: inf USD"),
         (5, {"period": "year"}, "period 'year' is not known: give hour, day, week, month, forever"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
-from penstock.budget.amounts import NANOS, dollars
+from penstock.budget.amounts import MOST, NANOS, dollars
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import Period
 from penstock.budget.reports import Balance, Difference
@@ -165,9 +165,16 @@ async def _existing(ledger: Ledger, name: str) -> Balance:
 
 def _usd(text: str) -> Decimal:
     try:
-        return Decimal(text.removeprefix("$").replace("_", ""))
+        usd = Decimal(text.removeprefix("$").replace("_", ""))
+        if usd.is_nan() or 0 <= usd <= MOST // NANOS:
+            return usd
     except InvalidOperation:
         raise wrong("USD", f"{text!r} is no number: give US dollars such as 100 or 0.50") from None
+    raise wrong(
+        "USD",
+        f"{text} is no limit: give US dollars from 0 to {MOST // NANOS:,}; 0 lets nothing through "
+        "that costs anything",
+    )
 
 
 def _tags(pairs: Sequence[str]) -> dict[str, str]:

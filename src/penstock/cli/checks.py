@@ -100,9 +100,13 @@ async def _ledger(config: Config) -> Finding:
     advice = "put it right, or name another file as `url` in [storage]"
     if is_absent(file):
         folder = unwritable_folder(file)
-        if folder is None and (file.parent.is_dir() or home() in file.parents):
+        if folder is None:
             return Finding("ok", "ledger", f"{file} (made when needed)")
-        return _problem("ledger", f"{file} cannot be made in {folder or file.parent}", advice)
+        return _problem(
+            "ledger",
+            f"{file} cannot be made, for {folder} is no folder that can be written to",
+            advice,
+        )
     try:
         async with opened_ledger(config) as ledger:
             number, budgets = await newest(ledger), await ledger.balances()

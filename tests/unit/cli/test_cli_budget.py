@@ -107,12 +107,12 @@ def test_a_soft_budget_warns_once_and_refuses_nothing(paid: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-5"], "budget 'x': limit_usd=-5: give US dollars from 0 to 1000000000"),
-        (["-0.5"], "budget 'x': limit_usd=-0.5: give"),
-        (["1e12"], "budget 'x': limit_usd=1E+12: give US dollars from 0 to 1000000000"),
+        (["-5"], "USD: -5 is no limit: give US dollars from 0 to 1,000,000,000; 0 lets"),
+        (["-0.5"], "USD: -0.5 is no limit: give"),
+        (["1e12"], "USD: 1e12 is no limit: give US dollars"),
         (["1e-10"], "give an amount of at most nine decimals"),
         (["nan"], "limit_usd: NaN USD"),
-        (["1e999999999"], "budget 'x': limit_usd"),
+        (["1e999999999"], "USD: 1e999999999 is no limit"),
         (["much"], "USD: 'much' is no number: give US dollars such as 100 or 0.50"),
         (["5", "--period", "year"], "period 'year' is not known: give hour, day, week, month"),
         (["5", "--timezone", "Mars/Base"], "budget 'x': timezone 'Mars/Base' is not known: give"),
