@@ -52,7 +52,10 @@ def test_the_examples_load_when_their_comment_signs_are_removed(
 ) -> None:
     monkeypatch.setenv("TEAM_API_KEY", "k")
     examples = re.sub(
-        r"^#(\[|url|kind|auth_token|model_path|targets)", r"\1", template(), flags=re.MULTILINE
+        r"^#(\[|url|kind|auth_token|model_path|targets|limit_usd|period|timezone|hard|provider =)",
+        r"\1",
+        template(),
+        flags=re.MULTILINE,
     )
     config = parse(examples)
     assert {"openai-chat", "groq", "vllm", "team", "own", "embedded"} == set(config.providers)

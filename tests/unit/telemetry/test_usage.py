@@ -42,14 +42,14 @@ def tried(target: Target, usage: Usage | None) -> AttemptRecord:
     )
 
 
+def cost(attempts: Sequence[AttemptRecord]) -> int | None:
+    (each,) = attempts
+    tokens = (each.usage or NOTHING).input_tokens or 0
+    return None if each.provider == QWEN.provider else 100 * tokens
+
+
 def test_answers_add_up_by_target_and_in_all() -> None:
     counters = UsageCounters()
-
-    def cost(attempts: Sequence[AttemptRecord]) -> int | None:
-        (each,) = attempts
-        tokens = (each.usage or NOTHING).input_tokens or 0
-        return None if each.provider == QWEN.provider else 100 * tokens
-
     counters.answered(SOL, metadata(cost_nanos=1_000))
     counters.took([tried(SOL, Usage(10, 5, 4, None, 2))], cost)
     counters.answered(SOL, metadata(cost_nanos=500))
@@ -100,8 +100,9 @@ def test_providers_and_keys_have_rows_of_their_own() -> None:
     counters = UsageCounters()
     other = Target("openai", "luna")
     counters.answered(SOL, metadata(cost_nanos=1_000), "ci")
-    counters.took([tried(SOL, Usage(10, 5)), tried(QWEN, Usage(1, 0))], "ci")
+    counters.took([tried(SOL, Usage(10, 5)), tried(QWEN, Usage(1, 0))], cost, "ci")
     counters.answered(other, metadata(cost_nanos=500))
+    counters.took([tried(other, Usage(5, 1))], cost)
     counters.failed(RateLimited("slow"), other, "ci")
     counters.failed(asyncio.CancelledError(), QWEN, "me")
     counters.failed(InvalidRequest("bad"))
