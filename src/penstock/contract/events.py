@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.contract.errors import PenstockError, Problem
 from penstock.contract.exchange import Reply, Result
-from penstock.contract.messages import Audio, Image, JSONObject, Text
+from penstock.contract.messages import Audio, Image, JSONObject, Reasoning, Text
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False, tag="chunk"):
@@ -17,10 +17,15 @@ class Chunk(msgspec.Struct, frozen=True, gc=False, tag="chunk"):
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True, gc=False, tag="reasoning"):
-    """The next piece of the model's visible thinking."""
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False, tag="reasoning", omit_defaults=True):
+    """The next piece of the model's visible thinking.
+
+    Thinking that has to go back to its provider ends with a piece whose `text` is empty and whose
+    `signed` is the whole part; of thinking that may not be seen, there is no other piece.
+    """
 
     text: str
+    signed: Reasoning | None = None
 
 
 class ToolUseDelta(msgspec.Struct, frozen=True, gc=False, tag="tool_use"):

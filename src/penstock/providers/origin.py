@@ -13,8 +13,11 @@ key there, which names the dialect that alone reads it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from penstock.contract.events import ProviderEvent, ReasoningDelta
 from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.contract.messages import Content, Message, Reasoning
 from penstock.providers.profiles import ModelProfile
@@ -34,6 +37,19 @@ def stamped(reply: Reply, origin: str) -> Reply:
         for part in reply.content
     )
     return msgspec.structs.replace(reply, content=content)
+
+
+def stamped_events(events: Sequence[ProviderEvent], origin: str) -> Sequence[ProviderEvent]:
+    """The events with the origin on every signed part that they tell of."""
+    # In most batches there is nothing but text.
+    if ReasoningDelta not in map(type, events):
+        return events
+    return [
+        ReasoningDelta(event.text, msgspec.structs.replace(event.signed, origin=origin))
+        if isinstance(event, ReasoningDelta) and event.signed is not None
+        else event
+        for event in events
+    ]
 
 
 def legible(request: SamplingRequest, origin: str) -> SamplingRequest:

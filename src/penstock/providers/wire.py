@@ -36,7 +36,7 @@ from penstock.providers.dialect import (
 from penstock.providers.http import HttpTransport, WireResponse
 from penstock.providers.lacking import lacking
 from penstock.providers.masking import mask_bytes, mask_error
-from penstock.providers.origin import legible, origin_of, stamped
+from penstock.providers.origin import legible, origin_of, stamped, stamped_events
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.reading import FRAMINGS, read_events
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
@@ -133,7 +133,7 @@ class WireProvider:
                         contextlib.aclosing(self._events(response)) as batches,
                     ):
                         async for batch in batches:
-                            events = after(earlier, batch)
+                            events = stamped_events(after(earlier, batch), origin)
                             if isinstance(last := batch[-1], Finished):
                                 if self._dialect.resume:
                                     follow = self._dialect.resume(request, last.reply)

@@ -141,6 +141,8 @@ class ChunkEncoder:
 
     def _other(self, event: StreamEvent) -> bytes:
         if isinstance(event, ReasoningDelta):
+            if event.signed is not None:
+                return b""  # This wire has no place for signatures.
             return self._chunk(b'{"reasoning_content":%b}' % _encode(event.text))
         if isinstance(event, ToolUseDelta):
             return self._chunk(b'{"tool_calls":[%b]}' % _tool_delta(event))

@@ -8,8 +8,9 @@ import pytest
 import penstock
 from penstock import Config, Message, Reasoning, Result, Text, assistant, user
 from penstock.config.settings import ModelConfig, PoolConfig, ProviderConfig
+from penstock.contract.events import Chunk, ReasoningDelta
 from penstock.contract.exchange import Reply, SamplingRequest, Usage
-from penstock.providers.origin import legible, origin_of, stamped
+from penstock.providers.origin import legible, origin_of, stamped, stamped_events
 from penstock.providers.profiles import ModelProfile
 from tests.support.wire.anthropic import Anthropic
 from tests.support.wire.anthropic.render import SIGNATURE
@@ -52,6 +53,18 @@ def test_only_signed_parts_are_stamped() -> None:
     )
     plain = Reply((Text("t"),), "m", "endTurn", Usage())
     assert stamped(plain, "a/one") is plain
+
+
+def test_a_stream_tells_where_a_thought_was_signed() -> None:
+    signed = ReasoningDelta("", Reasoning("signed", signature="s"))
+    events = stamped_events([ReasoningDelta("signed"), signed, Chunk("t")], "a/one")
+    assert events == [
+        ReasoningDelta("signed"),
+        ReasoningDelta("", Reasoning("signed", signature="s", origin="a/one")),
+        Chunk("t"),
+    ]
+    plain = [Chunk("t")]
+    assert stamped_events(plain, "a/one") is plain
 
 
 def test_an_origin_survives_json_and_is_optional_there() -> None:

@@ -40,7 +40,7 @@ class _Thinking:
         self.signature = signature or None
         self.redacted = redacted
 
-    def build(self) -> Content:
+    def build(self) -> Reasoning:
         text = "".join(self.pieces)
         return Reasoning(text=text, signature=self.signature, redacted=self.redacted)
 
@@ -160,8 +160,10 @@ class Blocks:
         return index in self._by_index
 
     def end(self, index: int, events: list[ProviderEvent]) -> None:
-        """A block is whole: a call of an MCP server has its arguments, and is made."""
+        """A block is whole: thinking is signed, a call of an MCP server has its arguments."""
         part = self._by_index.get(index)
+        if isinstance(part, _Thinking) and part.signature is not None:
+            events.append(ReasoningDelta("", part.build()))
         if isinstance(part, _MCPCall) and part.answer is None:
             _start(part, events)
 

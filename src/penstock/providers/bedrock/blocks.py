@@ -40,7 +40,7 @@ class ThinkingBlock:
         self.redacted: list[str] = []
         self.signature: str | None = None
 
-    def build(self) -> Content | None:
+    def build(self) -> Reasoning:
         """The part, with its signature or its encrypted form unchanged."""
         if self.redacted:
             return Reasoning(signature=_joined_base64(self.redacted), redacted=True)

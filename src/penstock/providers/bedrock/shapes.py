@@ -127,6 +127,12 @@ class ContentBlockDelta(_Shape):
     content_block_index: int
 
 
+class ContentBlockStop(_Shape):
+    """`contentBlockStop`."""
+
+    content_block_index: int
+
+
 class MessageStop(_Shape):
     """`messageStop`."""
 

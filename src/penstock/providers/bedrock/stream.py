@@ -14,12 +14,13 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply
 from penstock.contract.messages import ToolUse
-from penstock.providers.bedrock.blocks import Blocks, TextBlock
+from penstock.providers.bedrock.blocks import Blocks, TextBlock, ThinkingBlock
 from penstock.providers.bedrock.decode import check, is_callers, is_cut, reply
 from penstock.providers.bedrock.errors import map_stream_error
 from penstock.providers.bedrock.shapes import (
     ContentBlockDelta,
     ContentBlockStart,
+    ContentBlockStop,
     MessageStop,
     ReasoningPiece,
     StreamMetadata,
@@ -31,6 +32,7 @@ from penstock.streaming.eventstream import EventStreamMessage
 
 _decode_start = msgspec.json.Decoder(ContentBlockStart).decode
 _decode_delta = msgspec.json.Decoder(ContentBlockDelta).decode
+_decode_block_stop = msgspec.json.Decoder(ContentBlockStop).decode
 _decode_stop = msgspec.json.Decoder(MessageStop).decode
 _decode_metadata = msgspec.json.Decoder(StreamMetadata).decode
 
@@ -78,6 +80,8 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
                     raise map_stream_error(headers, frame.payload)
                 elif kind == "contentBlockStart":
                     self._start(frame.payload, events)
+                elif kind == "contentBlockStop":
+                    self._stop(frame.payload, events)
                 elif kind == "messageStop":
                     self._reason = _decode_stop(frame.payload).stop_reason
                 elif kind == "metadata":
@@ -99,6 +103,11 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
             return
         block = self._blocks.begin_call(index, call.tool_use_id, call.name)
         events.append(ToolUseDelta(block.slot, call.tool_use_id, call.name))
+
+    def _stop(self, payload: bytes, events: _Events) -> None:
+        block = self._blocks.by_index.get(_decode_block_stop(payload).content_block_index)
+        if isinstance(block, ThinkingBlock) and (part := block.build()).signature is not None:
+            events.append(ReasoningDelta("", part))
 
     def _add(self, piece: ContentBlockDelta, events: _Events) -> None:
         delta, index = piece.delta, piece.content_block_index

@@ -190,12 +190,14 @@ class Collector:
                 events.append(Chunk(part.text))
 
     def _add_thought(self, text: str, signature: str | None, events: list[ProviderEvent]) -> None:
-        if signature:
-            self._parts.whole(Reasoning(text, signature=signature))
-        elif text:
-            self._parts.reasoning(text)
         if text:
             events.append(ReasoningDelta(text))
+        if signature:
+            part = Reasoning(text, signature=signature)
+            self._parts.whole(part)
+            events.append(ReasoningDelta("", part))
+        elif text:
+            self._parts.reasoning(text)
 
     def _add_call(self, call: Call, meta: JSONObject | None, events: list[ProviderEvent]) -> None:
         number, id = len(self._ids), call.id

@@ -194,6 +194,7 @@ class Items:
             self._settle_mcp(own, item, events)
             return
         own.phase = item.phase or own.phase
+        newly_signed = own.signature is None and bool(item.encrypted_content)
         own.signature = item.encrypted_content or own.signature
         if item.type == _CALL:
             self._announce(own, item, events)
@@ -204,6 +205,8 @@ class Items:
             if rest := self._rest(own, _thoughts(item)):
                 own.pieces.append(rest)
                 events.append(ReasoningDelta(rest))
+            if newly_signed and isinstance(part := own.build(), Reasoning):
+                events.append(ReasoningDelta("", part))
         else:
             if rest := self._rest(own, _joined(item.content)):
                 own.pieces.append(rest)

@@ -82,7 +82,11 @@ def test_thinking_keeps_its_signature_block_by_block() -> None:
     assert events[:-1] == [
         ReasoningDelta("H"),
         ReasoningDelta("m."),
+        ReasoningDelta("", Reasoning(text="Hm.", signature="s1")),
+        ReasoningDelta("", Reasoning(signature="x", redacted=True)),
         ReasoningDelta("So."),
+        ReasoningDelta("", Reasoning(text="So.", signature="s2")),
+        ReasoningDelta("", Reasoning(signature="s3")),
         Chunk("Yes"),
     ]
     assert reply_of(events).content == (

@@ -76,6 +76,8 @@ def test_a_whole_stream() -> None:
     assert events[:-1] == [
         ReasoningDelta("Let me "),
         ReasoningDelta("think."),
+        ReasoningDelta("", Reasoning("Let me think.", signature="sig1")),
+        ReasoningDelta("", Reasoning(signature="AQI=", redacted=True)),
         Chunk("Look"),
         Chunk("ing."),
         ToolUseDelta(0, "t1", "weather"),

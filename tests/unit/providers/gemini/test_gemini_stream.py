@@ -81,6 +81,14 @@ def test_every_kind_of_part() -> None:
     )
 
 
+def test_a_signed_thought_is_told_with_its_signature() -> None:
+    thought = text("why", thought=True, thoughtSignature="s")
+    events = run(event(thought), event(text("a"), finish="STOP"))
+    signed = Reasoning("why", signature="s")
+    assert events[:-1] == [ReasoningDelta("why"), ReasoningDelta("", signed), Chunk("a")]
+    assert reply_of(events).content == (signed, Text("a"))
+
+
 def test_a_signature_at_the_end_is_a_part_of_its_own() -> None:
     events = run(event(text("a")), event(text("", thoughtSignature="s"), finish="STOP"))
     assert events[:-1] == [Chunk("a")]

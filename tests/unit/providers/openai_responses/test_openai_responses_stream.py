@@ -81,6 +81,7 @@ def test_a_stream_of_everything() -> None:
         ReasoningDelta("Let "),
         ReasoningDelta("me"),
         ReasoningDelta("\n\nThen"),
+        ReasoningDelta("", SIGNED),
         Chunk("Hel"),
         Chunk("lo"),
         ToolUseDelta(0, "a", "weather"),
