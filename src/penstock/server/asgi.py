@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from penstock.contract.errors import PenstockError
 from penstock.gateway import Engine
 from penstock.server.errors import (
@@ -96,7 +98,7 @@ class App:
 
     async def _serve(self, exchange: Exchange) -> None:
         route = self._routes.get((exchange.method, exchange.path))
-        errors = OPENAI_ERRORS if route is None else route.errors
+        errors = self._errors_at(exchange.path) if route is None else route.errors
         try:
             if self._guard is not None:
                 self._guard.check(exchange.headers)
@@ -137,6 +139,13 @@ class App:
             )
         )
 
+    def _errors_at(self, path: str) -> ErrorShape:
+        """The words of the door that this path belongs to, if there were something at it."""
+        for (_, known), route in self._routes.items():
+            if path == known or path.startswith(f"{known}/"):
+                return route.errors
+        return OPENAI_ERRORS
+
 
 def _forget_cancellation() -> None:
     task = asyncio.current_task()
@@ -162,8 +171,11 @@ async def _fail(exchange: Exchange, errors: ErrorShape, error: Exception) -> Non
 async def _tell(exchange: Exchange, errors: ErrorShape, failure: Failure, request_id: str) -> None:
     if exchange.ended:
         return
+    failure = msgspec.structs.replace(failure, request_id=request_id)
     if exchange.started:
         await exchange.end(errors.event(failure))
         return
-    headers = [(b"x-request-id", request_id.encode()), *headers_of(failure)]
+    # Anthropic's clients look for the second name.
+    names = ((name, request_id.encode()) for name in (b"x-request-id", b"request-id"))
+    headers = [*names, *headers_of(failure)]
     await exchange.reply(errors.body(failure), headers, status=failure.status)

@@ -96,6 +96,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_after: float | None = None
     retryable: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    request_id: str | None = None
+    """For the doors that repeat it in the body."""
 
 
 class HttpProblem(Exception):
@@ -130,6 +132,7 @@ def failure_of(error: Exception) -> Failure:
         _param(told),
         _pause(error),
         error.retryable,
+        request_id=error.request_id,
     )
 
 
