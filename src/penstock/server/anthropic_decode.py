@@ -23,7 +23,7 @@ Taken and not looked at, because the answer is the same without them: `service_t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -152,43 +152,55 @@ class MessagesCall(msgspec.Struct, frozen=True):
 def decode(data: bytes) -> MessagesCall:
     """Read the body; raises InvalidRequest or HttpProblem naming the parameter."""
     body: _Body = read_json(data, _decode_body)
-    conversation, prompt = _read_prompt(body)
-    if body.metadata is not None and body.metadata.user_id is not None:
-        prompt["metadata"] = {**prompt["metadata"], "user": body.metadata.user_id}
-    request = SamplingRequest(
+    return _call(
+        body,
         max_tokens=body.max_tokens,
         temperature=body.temperature,
         stop_sequences=tuple(body.stop_sequences or ()),
-        **prompt,
+        user=None if body.metadata is None else body.metadata.user_id,
+        stream=body.stream is True,
     )
-    return MessagesCall(request, conversation, body.stream is True)
 
 
 def decode_prompt(data: bytes) -> MessagesCall:
     """Read the body of a call that counts tokens."""
-    conversation, prompt = _read_prompt(read_json(data, _decode_prompt))
-    return MessagesCall(SamplingRequest(max_tokens=UNLIMITED, **prompt), conversation)
+    return _call(read_json(data, _decode_prompt), max_tokens=UNLIMITED)
 
 
-def _read_prompt(body: _Prompt) -> tuple[Conversation, dict[str, Any]]:
+def _call(
+    body: _Prompt,
+    *,
+    max_tokens: int,
+    temperature: float | None = None,
+    stop_sequences: tuple[str, ...] = (),
+    user: str | None = None,
+    stream: bool = False,
+) -> MessagesCall:
     for name, default in _DEFAULTS.items():
         value = getattr(body, name)
         if value is not None and value != default:
             raise unsupported(name, f"`{name}` cannot be honoured here; leave it out")
+    metadata: JSONObject = {} if user is None else {"user": user}
+    if _is_cached(body):
+        metadata["cache"] = True
     conversation = Conversation(body.messages)
     choice = body.tool_choice
-    return conversation, {
-        "messages": conversation.messages,
-        "model": body.model or None,
-        "system_prompt": _system(body.system),
-        "tools": tuple(map(_tool, range(len(body.tools)), body.tools)) if body.tools else (),
-        "tool_choice": None if choice is None else _tool_choice(choice),
+    request = SamplingRequest(
+        messages=conversation.messages,
+        max_tokens=max_tokens,
+        model=body.model or None,
+        system_prompt=_system(body.system),
+        temperature=temperature,
+        stop_sequences=stop_sequences,
+        tools=tuple(map(_tool, range(len(body.tools)), body.tools)) if body.tools else (),
+        tool_choice=None if choice is None else _tool_choice(choice),
         # Several at once are this wire's default, and not every target has the switch.
-        "parallel_tools": False if choice and choice.disable_parallel_tool_use else None,
-        "output_schema": _schema(body),
-        "reasoning_level": _level(body),
-        "metadata": {"cache": True} if _is_cached(body) else {},
-    }
+        parallel_tools=False if choice and choice.disable_parallel_tool_use else None,
+        output_schema=_schema(body),
+        reasoning_level=_level(body),
+        metadata=metadata,
+    )
+    return MessagesCall(request, conversation, stream)
 
 
 def _system(system: str | list[WireBlock] | None) -> str | None:
@@ -257,17 +269,16 @@ def _effort(effort: str | None) -> ReasoningLevel | None:
 
 
 def _is_cached(body: _Prompt) -> bool:
-    return body.cache_control is not None or any(_marks(body))
-
-
-def _marks(body: _Prompt) -> Iterator[bool]:
-    if isinstance(body.system, list):
-        yield marks_cache(body.system)
-    for tool in body.tools or ():
-        yield tool.cache_control is not None
+    if body.cache_control is not None:
+        return True
+    if isinstance(body.system, list) and marks_cache(body.system):
+        return True
+    if body.tools and any(tool.cache_control is not None for tool in body.tools):
+        return True
     for message in body.messages:
-        if isinstance(message.content, list):
-            yield marks_cache(message.content)
+        if isinstance(message.content, list) and marks_cache(message.content):
+            return True
+    return False
 
 
 def _wrong(path: str, message: str) -> InvalidRequest:

@@ -95,7 +95,7 @@ class EventEncoder:
         self._count = 0  # of the blocks that have begun
         self._open = ""  # the type of the last one; empty when it has ended
         self._calls: dict[int, int] = {}  # from the number of a call to that of its block
-        self._head = b""
+        self._head = b""  # of the events of an open text
         self.ended = False
         """Whether the stream's last event has been written."""
 
@@ -105,15 +105,21 @@ class EventEncoder:
         if not self._begun:
             self._begun = True
             pieces += (self._start, _PING)
+        head = self._head
         for event in events:
             if type(event) is Chunk:
-                if self._open != "text":
-                    self._begin(pieces, "text", b'"text":""')
-                    self._head = _delta_head(self._count - 1, b"text_delta", b"text")
-                pieces += (self._head, _encode(event.text), b"}}\n\n")
+                if not head:
+                    head = self._begin_text(pieces)
+                pieces += (head, _encode(event.text), b"}}\n\n")
             else:
                 self._other(event, pieces)
+                head = self._head
         return b"".join(pieces)
+
+    def _begin_text(self, pieces: list[bytes]) -> bytes:
+        self._begin(pieces, "text", b'"text":""')
+        self._head = _delta_head(self._count - 1, b"text_delta", b"text")
+        return self._head
 
     def _other(self, event: StreamEvent, pieces: list[bytes]) -> None:
         if isinstance(event, ReasoningDelta):
@@ -170,7 +176,7 @@ class EventEncoder:
     def _end(self, pieces: list[bytes]) -> None:
         if self._open:
             pieces.append(_event(b"content_block_stop", b'"index":%d' % (self._count - 1)))
-            self._open = ""
+            self._open, self._head = "", b""
 
     def _complete(self, result: Result, pieces: list[bytes]) -> None:
         self._end(pieces)

@@ -8,7 +8,7 @@ divided where it holds both, and calls and results of neighbouring turns are put
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -31,7 +31,8 @@ from penstock.server.errors import unsupported
 _NUMBERED = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTALL)
 T = TypeVar("T")
 
-_REMEDIES = {
+_ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_REMEDIES: Mapping[str, str] = {
     "document": "documents are not supported here; send their text, or pictures of their pages",
     "search_result": "search results are not supported here; send their text",
 }
@@ -90,14 +91,19 @@ class _Turn(NamedTuple):
 class Conversation:
     """The messages as the engine takes them, each part with its place on the wire."""
 
+    __slots__ = ("_role", "_run", "_turns", "messages")
+
     def __init__(self, wire: Sequence[WireMessage]) -> None:
         """Read all messages; raises InvalidRequest or HttpProblem naming the block."""
         self._turns: list[_Turn] = []
         self._run = 0  # where the neighbouring turns of one role begin
         self._role: str | None = None
-        for index, message in enumerate(wire):
-            self._add(message, index)
-        self.messages = tuple(Message(turn.role, tuple(turn.parts)) for turn in self._turns)
+        messages = _plain(wire)
+        if messages is None:
+            for index, message in enumerate(wire):
+                self._add(message, index)
+            messages = [Message(turn.role, tuple(turn.parts)) for turn in self._turns]
+        self.messages = tuple(messages)
 
     def in_callers_words(self, error: InvalidRequest) -> InvalidRequest:
         """The error with the names and numbers that the caller has used."""
@@ -150,14 +156,26 @@ class Conversation:
 
     def _wire_path(self, path: str) -> str:
         match = _NUMBERED.fullmatch(path)
-        if match is None or int(match[1]) >= len(self._turns):
+        if match is None or int(match[1]) >= len(self.messages):
             return wire_path(path)
-        places = self._turns[int(match[1])].places
+        number = int(match[1])
+        places = self._turns[number].places if self._turns else [(number, None)]
         part = int(match[2]) if match[2] else None
         if part is None or part >= len(places):
-            index = places[0][0] if places else int(match[1])
+            index = places[0][0] if places else number
             return f"messages[{index}]{match[3]}"
         return f"{_path(*places[part])}{match[3]}"
+
+
+def _plain(wire: Sequence[WireMessage]) -> list[Message] | None:
+    """The messages if all are plain texts, as many are: then there is nothing to rearrange."""
+    messages: list[Message] = []
+    for message in wire:
+        content, role = message.content, _ROLES.get(message.role)
+        if role is None or not isinstance(content, str):
+            return None
+        messages.append(Message(role, (Text(content),)))
+    return messages
 
 
 def marks_cache(blocks: Iterable[WireBlock]) -> bool:

@@ -448,6 +448,22 @@ def test_problems_are_told_in_the_callers_numbers(ours: str, callers: str) -> No
     assert told.problems == (Problem(callers, "no"),)
 
 
+@pytest.mark.parametrize(
+    ("ours", "callers"),
+    [
+        ("messages[1].content[0]", "messages[1].content"),
+        ("messages[1].content", "messages[1].content"),
+        ("messages[1]", "messages[1]"),
+        ("messages[3]", "messages[3]"),
+    ],
+)
+def test_plain_texts_have_no_blocks_to_number(ours: str, callers: str) -> None:
+    asked = call(*({"role": role, "content": "Hi"} for role in ("system", "user", "assistant")))
+    assert asked.request.messages == (system("Hi"), user("Hi"), assistant("Hi"))
+    told = asked.conversation.in_callers_words(InvalidRequest.of([Problem(ours, "no")]))
+    assert told.problems == (Problem(callers, "no"),)
+
+
 def test_a_prompt_that_is_to_be_counted() -> None:
     body = {"messages": [{"role": "user", "content": "Hi"}], "system": "s", "model": "m"}
     counted = decode_prompt(json.dumps(body).encode()).request
