@@ -174,6 +174,9 @@ _FIRST_NAME = re.compile(r"[^.\[]*")
 class OpenAIErrors:
     """`{"error": {"message", "type", "param", "code"}}`, with that wire's names of parameters."""
 
+    names: Mapping[str, str] = _OPENAI_NAMES
+    """Ours, where the wire has others."""
+
     def body(self, failure: Failure) -> bytes:
         """The JSON body of an error response."""
         return msgspec.json.encode(self._document(failure))
@@ -182,22 +185,26 @@ class OpenAIErrors:
         """One `data:` line; no `[DONE]` follows, so that no client takes the answer for whole."""
         return b"data: " + self.body(failure) + b"\n\n"
 
+    def param(self, failure: Failure) -> str | None:
+        """The parameter at fault, by its name on this wire."""
+        if not failure.param:
+            return None
+        return _FIRST_NAME.sub(
+            lambda match: self.names.get(match[0], match[0]), failure.param, count=1
+        )
+
     def _document(self, failure: Failure) -> dict[str, Any]:
         return {
             "error": {
                 "message": failure.message,
                 "type": failure.type,
-                "param": failure.param and _FIRST_NAME.sub(_openai_name, failure.param, 1),
+                "param": self.param(failure),
                 "code": failure.code,
             }
         }
 
 
 OPENAI_ERRORS = OpenAIErrors()
-
-
-def _openai_name(match: re.Match[str]) -> str:
-    return _OPENAI_NAMES.get(match[0], match[0])
 
 
 def _told_as(error: PenstockError) -> PenstockError:

@@ -134,7 +134,7 @@ _REMEDIES: Mapping[str, str] = {
     "functions": "use `tools`",
     "function_call": "use `tool_choice`",
 }
-_EFFORTS: Mapping[str, ReasoningLevel] = {
+EFFORTS: Mapping[str, ReasoningLevel] = {
     "none": "none",
     "minimal": "low",
     "low": "low",
@@ -143,7 +143,7 @@ _EFFORTS: Mapping[str, ReasoningLevel] = {
     "xhigh": "high",
     "max": "high",
 }
-_MODES = {mode: ToolChoice(mode) for mode in ("auto", "none", "required")}
+MODES = {mode: ToolChoice(mode) for mode in ("auto", "none", "required")}
 
 _decode_body = msgspec.json.Decoder(_Body).decode
 
@@ -224,8 +224,8 @@ def _tool(index: int, tool: _Tool) -> ToolDefinition:
 
 def _tool_choice(choice: str | _Choice) -> ToolChoice:
     if isinstance(choice, str):
-        if choice in _MODES:
-            return _MODES[choice]
+        if choice in MODES:
+            return MODES[choice]
         raise InvalidRequest.of(
             [Problem("tool_choice", f"{choice!r} is none of auto, none, required")]
         )
@@ -252,10 +252,10 @@ def _schema(wanted: _Format) -> OutputSchema | None:
 
 
 def _effort(effort: str) -> ReasoningLevel:
-    if effort not in _EFFORTS:
-        known = ", ".join(_EFFORTS)
+    if effort not in EFFORTS:
+        known = ", ".join(EFFORTS)
         raise InvalidRequest.of([Problem("reasoning_effort", f"{effort!r} is none of {known}")])
-    return _EFFORTS[effort]
+    return EFFORTS[effort]
 
 
 def _metadata(body: _Body) -> JSONObject:

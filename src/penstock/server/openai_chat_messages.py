@@ -30,6 +30,13 @@ T = TypeVar("T")
 _AUDIO_TYPES: Mapping[str, str] = {"mp3": "audio/mpeg"}
 
 
+class InputAudio(msgspec.Struct, gc=False):
+    """A recording as OpenAI's wires carry it."""
+
+    data: str
+    format: str
+
+
 class _Wire(msgspec.Struct, gc=False):
     """What the shapes below share: they hold no cycles, so the collector need not look at them."""
 
@@ -39,11 +46,6 @@ class _ImageUrl(_Wire):
     detail: str | None = None
 
 
-class _InputAudio(_Wire):
-    data: str
-    format: str
-
-
 class WirePart(_Wire):
     """A part of a message's content, of any type."""
 
@@ -51,7 +53,7 @@ class WirePart(_Wire):
     text: str | None = None
     refusal: str | None = None
     image_url: _ImageUrl | str | None = None
-    input_audio: _InputAudio | None = None
+    input_audio: InputAudio | None = None
 
 
 class _Function(_Wire):
@@ -178,9 +180,9 @@ def _texts(wire: WireMessage, index: int) -> Iterator[Text]:
     for place, part in enumerate(content or ()):
         path = f"messages[{index}].content[{place}]"
         if part.type == "text":
-            yield Text(_required(part.text, f"{path}.text"))
+            yield Text(required(part.text, f"{path}.text"))
         elif part.type == "refusal" and wire.role == "assistant":
-            yield Text(_required(part.refusal, f"{path}.refusal"))
+            yield Text(required(part.refusal, f"{path}.refusal"))
         else:
             raise unsupported(
                 f"{path}.type", f"{part.type!r} cannot be part of a {wire.role} message"
@@ -190,18 +192,23 @@ def _texts(wire: WireMessage, index: int) -> Iterator[Text]:
 def _part(part: WirePart, path: str) -> Content:
     kind = part.type
     if kind == "text":
-        return Text(_required(part.text, f"{path}.text"))
+        return Text(required(part.text, f"{path}.text"))
     if kind == "image_url":
-        return _image(_required(part.image_url, f"{path}.image_url"), f"{path}.image_url")
+        image = required(part.image_url, f"{path}.image_url")
+        url, detail = (image, None) if isinstance(image, str) else (image.url, image.detail)
+        return read_image(url, detail, f"{path}.image_url")
     if kind == "input_audio":
-        audio = _required(part.input_audio, f"{path}.input_audio")
-        mime_type = _AUDIO_TYPES.get(audio.format, f"audio/{audio.format}")
-        return Audio(audio.data, mime_type)
+        return read_audio(required(part.input_audio, f"{path}.input_audio"))
     raise unsupported(f"{path}.type", f"content parts of type {kind!r} are not supported here")
 
 
-def _image(image: _ImageUrl | str, path: str) -> Image:
-    url, detail = (image, None) if isinstance(image, str) else (image.url, image.detail)
+def read_audio(audio: InputAudio) -> Audio:
+    """A recording with its MIME type."""
+    return Audio(audio.data, _AUDIO_TYPES.get(audio.format, f"audio/{audio.format}"))
+
+
+def read_image(url: str, detail: str | None, path: str) -> Image:
+    """A picture by its address, or in a data URL; raises InvalidRequest naming the path."""
     meta = {"detail": detail} if detail else None
     if url.startswith(("http://", "https://")):
         return Image(url=url, meta=meta)
@@ -211,7 +218,8 @@ def _image(image: _ImageUrl | str, path: str) -> Image:
     return Image(data=url[match.end() :], mime_type=match[1], meta=meta)
 
 
-def _required(value: T | None, path: str) -> T:
+def required(value: T | None, path: str) -> T:
+    """The value; raises InvalidRequest where the wire must have one and has none."""
     if value is None:
         raise _wrong(path, "is missing")
     return value

@@ -23,7 +23,7 @@ from penstock.contract.messages import user
 from penstock.gateway import Engine
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
-from penstock.server import anthropic_api, openai_api, operations
+from penstock.server import anthropic_api, openai_api, operations, responses_api
 from penstock.server.asgi import App
 from penstock.server.guard import LocalGuard, is_loopback
 from penstock.server.screen import Screen
@@ -82,7 +82,12 @@ def application(open_engine: Callable[[], Engine], config: Config) -> App:
 
     return App(
         opened,
-        {**openai_api.ROUTES, **anthropic_api.ROUTES, **operations.routes(metrics)},
+        {
+            **openai_api.ROUTES,
+            **responses_api.ROUTES,
+            **anthropic_api.ROUTES,
+            **operations.routes(metrics),
+        },
         max_request_bytes=config.limits.max_request_bytes,
         guard=LocalGuard(),
     )

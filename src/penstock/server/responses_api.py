@@ -1,0 +1,111 @@
+"""The OpenAI Responses door: `POST /v1/responses`, without any state on this side."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from penstock.contract.errors import InvalidRequest, Problem
+from penstock.gateway import Engine
+from penstock.server import responses_decode, responses_encode
+from penstock.server.asgi import Route, Routes
+from penstock.server.errors import Failure, OpenAIErrors
+from penstock.server.exchange import Exchange, facts, stream_facts
+from penstock.server.openai_api import room
+from penstock.server.responses_decode import ResponsesCall
+from penstock.server.responses_events import EventEncoder, error_event
+
+_NAMES: Mapping[str, str] = {
+    "audio": "input",
+    "images": "input",
+    "images by url": "input",
+    "max_tokens": "max_output_tokens",
+    "mcp_tools": "tools",
+    "messages": "input",
+    "output_schema": "text.format",
+    "parallel_tools": "parallel_tool_calls",
+    "reasoning_level": "reasoning.effort",
+    "system_prompt": "instructions",
+}
+
+
+class ResponsesErrors(OpenAIErrors):
+    """OpenAI's shape, with this wire's names of parameters and its event for a broken stream."""
+
+    names = _NAMES
+
+    def event(self, failure: Failure) -> bytes:
+        """The event `error`; no `response.completed` follows."""
+        return error_event(failure, None, self.param(failure))
+
+
+RESPONSES_ERRORS = ResponsesErrors()
+
+
+async def responses(engine: Engine, exchange: Exchange) -> None:
+    """`POST /v1/responses`."""
+    data = await exchange.body()
+    call = responses_decode.decode(data, lambda model: room(engine, model))
+    try:
+        if call.stream:
+            await _stream(engine, exchange, call)
+        else:
+            result = await engine.create_message(call.request, caller=exchange.caller)
+            body = responses_encode.encode(result, call.echo)
+            await exchange.reply(body, facts(result.metadata))
+    except InvalidRequest as error:
+        told = in_callers_words(error, call)
+        if told is error:
+            raise
+        raise told from error
+
+
+async def _stream(engine: Engine, exchange: Exchange, call: ResponsesCall) -> None:
+    handle = await engine.create_message_stream(call.request, caller=exchange.caller)
+    async with handle:
+        encoder = EventEncoder(handle.request_id, handle.attempt.target.model, call.echo)
+        await exchange.begin_stream(stream_facts(handle.request_id, handle.attempt))
+        async with contextlib.aclosing(handle.batches()) as batches:
+            async for batch in batches:
+                data = encoder.encode(batch)
+                if encoder.ended:
+                    await exchange.end(data)
+                    break
+                if data:
+                    await exchange.write(data)
+
+
+def in_callers_words(error: InvalidRequest, call: ResponsesCall) -> InvalidRequest:
+    """The error with the wire's own paths: items for messages, and this wire's names."""
+    if type(error) is not InvalidRequest or not error.problems:
+        return error
+    from_provider = error.provider is not None
+    told = InvalidRequest.of(
+        [
+            Problem(_path(problem.path, call, from_provider=from_provider), problem.message)
+            for problem in error.problems
+        ]
+    )
+    told.located(provider=error.provider, model=error.model, request_id=error.request_id)
+    return told
+
+
+def _path(path: str, call: ResponsesCall, *, from_provider: bool) -> str:
+    place = call.dialogue.place(path, without_system=from_provider)
+    if place is not None:
+        return place
+    for index, own in enumerate(call.tool_places):
+        prefix = f"mcp_tools[{index}]"
+        if path.startswith(prefix):
+            return own + _SERVER_FIELDS.get(path[len(prefix) :], path[len(prefix) :])
+    first, separator, rest = path.partition("[")
+    return _NAMES.get(first, first) + separator + rest
+
+
+_SERVER_FIELDS: Mapping[str, str] = {
+    ".url": ".server_url",
+    ".name": ".server_label",
+    ".http_headers": ".headers",
+}
+
+ROUTES: Routes = {("POST", "/v1/responses"): Route(responses, RESPONSES_ERRORS)}
