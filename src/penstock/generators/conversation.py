@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -30,8 +30,16 @@ from penstock.contract.events import (
     ToolStarted,
 )
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
-from penstock.contract.messages import Audio, Image, Message, ToolResult, ToolUse
-from penstock.contract.options import ToolChoice
+from penstock.contract.messages import (
+    Audio,
+    Content,
+    Image,
+    MCPCall,
+    Message,
+    ToolResult,
+    ToolUse,
+)
+from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.contract.tools import Report, RunnableTool
 from penstock.generators.answer_type import AnswerMismatch
 from penstock.generators.naming import offered, offered_name
@@ -69,22 +77,28 @@ class Conversation:
         missing: Sequence[str] = (),
         takes: Callable[[Image | Audio], bool] = lambda part: True,
         started: float | None = None,
+        theirs: Sequence[ToolDefinition] = (),
     ) -> None:
         """Nothing is asked before `run`; `missing` is told as dropped in the metadata.
 
+        `theirs` are tools that the caller runs: a round that calls one of them is the last.
         Of a picture or sound of a tool that the model does not take, it is told in words. `started`
         is when the caller began to wait, by `time.perf_counter`; now, if it is not given.
         """
         self._missing = tuple(missing)
         self._takes = takes
         self._ask = ask
-        self._tools: Mapping[str, RunnableTool] = offered(tools)
+        self._theirs = frozenset(tool.name for tool in theirs)
+        self._tools: Mapping[str, RunnableTool] = offered(tools, self._theirs)
         self._limits = limits or LoopLimits()
         self._request = msgspec.structs.replace(
             request,
-            tools=tuple(
-                msgspec.structs.replace(tool.definition, name=name)
-                for name, tool in self._tools.items()
+            tools=(
+                *theirs,
+                *(
+                    msgspec.structs.replace(tool.definition, name=name)
+                    for name, tool in self._tools.items()
+                ),
             ),
             tool_choice=self._choice(request.tool_choice),
         )
@@ -92,6 +106,7 @@ class Conversation:
         self._spent: Metadata | None = None
         self._rounds = 0
         self._result: Result | None = None
+        self._said: list[Content] = []
 
     @property
     def result(self) -> Result:
@@ -107,6 +122,16 @@ class Conversation:
         )
         return msgspec.structs.replace(self._result, metadata=metadata)
 
+    @property
+    def said(self) -> tuple[Content, ...]:
+        """What the model has said in all rounds; each call that was made here is an MCPCall."""
+        return tuple(self._said)
+
+    @property
+    def own_tools(self) -> Collection[str]:
+        """The tools that are run here, by the names that the model knows."""
+        return self._tools.keys()
+
     def say(self, *messages: Message) -> None:
         """Go on with these turns when `run` is called again; tools are not offered any more."""
         self._request = msgspec.structs.replace(
@@ -117,7 +142,7 @@ class Conversation:
 
     def _choice(self, choice: ToolChoice | None) -> ToolChoice | None:
         """In the names that the model knows, where the caller knows those of the servers."""
-        if choice is None or choice.name is None:
+        if choice is None or choice.name is None or choice.name in self._theirs:
             return choice
         return msgspec.structs.replace(choice, name=offered_name(choice.name, self._tools))
 
@@ -127,8 +152,10 @@ class Conversation:
             async with contextlib.aclosing(self._round()) as deltas:
                 async for event in deltas:
                     yield event
-            uses = self.result.tool_uses
+            asked = self.result.tool_uses
+            uses = tuple(use for use in asked if use.name not in self._theirs)
             if not uses:
+                self._said += self.result.content
                 return
             if self._request.tool_choice == ToolChoice("none"):
                 names = ", ".join(dict.fromkeys(use.name for use in uses))
@@ -143,7 +170,25 @@ class Conversation:
             async with contextlib.aclosing(self._call(uses, results)) as happenings:
                 async for event in happenings:
                     yield event
-            self._go_on([results[at] for at in range(len(uses))])
+            answers = [results[at] for at in range(len(uses))]
+            self._note(answers)
+            if len(uses) < len(asked):
+                return
+            self._go_on(answers)
+
+    def _note(self, answers: Sequence[ToolResult]) -> None:
+        """Keep what was said and called in this round."""
+        left = iter(answers)
+        for part in self.result.content:
+            if not isinstance(part, ToolUse) or part.name in self._theirs:
+                self._said.append(part)
+                continue
+            answer = next(left)
+            tool = self._tools.get(part.name)
+            name, server = (tool.definition.name, tool.server) if tool else (part.name, "")
+            self._said.append(
+                MCPCall(part.id, server, name, part.input, answer.content, answer.is_error)
+            )
 
     def _go_on(self, results: Sequence[ToolResult]) -> None:
         answered = Message("user", tuple(readable(each, self._takes) for each in results))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.contract.tools import RunnableTool
 
@@ -15,19 +15,19 @@ _KEPT = 55
 """How much of a name is kept before the eight digits that tell it from others."""
 
 
-def offered(tools: Sequence[RunnableTool]) -> dict[str, RunnableTool]:
-    """The tools by the names that the model is told.
+def offered(tools: Sequence[RunnableTool], taken: Collection[str] = ()) -> dict[str, RunnableTool]:
+    """The tools by the names that the model is told, none of which is `taken`.
 
     A tool keeps its own name where it is legal and nobody else's. The tools of servers make way for
     functions, and for each other: then the name of the server stands before theirs.
     """
-    counted = Counter(tool.definition.name for tool in tools)
+    counted = Counter([*(tool.definition.name for tool in tools), *taken])
     named: dict[str, RunnableTool] = {}
     for tool in sorted(tools, key=lambda tool: bool(tool.server)):
         own = tool.definition.name
         shared = tool.server and counted[own] > 1
         name = _legal(f"{tool.server}_{own}" if shared else own)
-        while name in named:
+        while name in named or name in taken:
             name = _marked(name, f"{tool.server}/{own}")
         named[name] = tool
     return named

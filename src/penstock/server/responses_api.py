@@ -11,6 +11,7 @@ from penstock.server import responses_decode, responses_encode
 from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, OpenAIErrors
 from penstock.server.exchange import Exchange, facts, stream_facts
+from penstock.server.mcp_rounds import Rounds, rounds_of
 from penstock.server.openai_api import room
 from penstock.server.responses_decode import ResponsesCall
 from penstock.server.responses_events import EventEncoder, error_event
@@ -47,17 +48,24 @@ async def responses(engine: Engine, exchange: Exchange) -> None:
     data = await exchange.body()
     call = responses_decode.decode(data, lambda model: room(engine, model))
     try:
+        rounds = rounds_of(engine, call.request, exchange.caller)
         if call.stream:
-            await _stream(engine, exchange, call)
-        else:
+            await (
+                _stream(engine, exchange, call)
+                if rounds is None
+                else _follow(exchange, call, rounds)
+            )
+            return
+        if rounds is None:
             result = await engine.create_message(call.request, caller=exchange.caller)
-            body = responses_encode.encode(result, call.echo)
-            await exchange.reply(body, facts(result.metadata))
+        else:
+            result = await rounds.whole()
     except InvalidRequest as error:
         told = in_callers_words(error, call)
         if told is error:
             raise
         raise told from error
+    await exchange.reply(responses_encode.encode(result, call.echo), facts(result.metadata))
 
 
 async def _stream(engine: Engine, exchange: Exchange, call: ResponsesCall) -> None:
@@ -73,6 +81,19 @@ async def _stream(engine: Engine, exchange: Exchange, call: ResponsesCall) -> No
                     break
                 if data:
                     await exchange.write(data)
+
+
+async def _follow(exchange: Exchange, call: ResponsesCall, rounds: Rounds) -> None:
+    """A stream of several rounds; tools take so long that nothing is gained by batches."""
+    encoder: EventEncoder | None = None
+    async with contextlib.aclosing(rounds.stream()) as events:
+        async for event in events:
+            if encoder is None:
+                request_id, attempt = rounds.first
+                encoder = EventEncoder(request_id, attempt.target.model, call.echo)
+                await exchange.begin_stream(stream_facts(request_id, attempt))
+            data = encoder.encode([event])
+            await (exchange.end(data) if encoder.ended else exchange.write(data))
 
 
 def in_callers_words(error: InvalidRequest, call: ResponsesCall) -> InvalidRequest:

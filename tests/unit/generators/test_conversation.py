@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
 import pydantic
@@ -13,20 +13,29 @@ import pytest
 import penstock
 from penstock import (
     Capabilities,
+    Complete,
     Image,
     InvalidRequest,
+    MCPCall,
     MCPTool,
     ProviderTimeout,
     RateLimited,
     SamplingRequest,
     StringGenerator,
+    Text,
+    ToolChoice,
+    ToolDefinition,
     ToolEnded,
     ToolFailed,
     ToolResult,
     ToolStarted,
     ToolUse,
     Usage,
+    user,
 )
+from penstock.contract.events import StreamEvent
+from penstock.contract.tools import Report, RunnableTool
+from penstock.generators.conversation import Conversation
 from penstock.testing import FakeProvider, FakeReply, engine_with
 
 DONE = "Done."
@@ -507,3 +516,69 @@ def test_all_that_is_wrong_with_the_limits_is_said_together() -> None:
         "max_tool_rounds",
         "tool_timeout",
     }
+
+
+class Remote:
+    """A tool of a server that says its name and the name that it was given."""
+
+    timeout = None
+    server = "docs"
+
+    def __init__(self, name: str) -> None:
+        self.definition = ToolDefinition(name)
+
+    async def run(self, arguments: dict[str, Any], report: Report, /) -> str:
+        return f"{self.definition.name} {arguments}"
+
+
+async def conversed(
+    provider: FakeProvider, *tools: RunnableTool, **options: Any
+) -> tuple[Conversation, list[str]]:
+    """A conversation that has run, with a tool `now` that is the caller's."""
+    engine = engine_with(provider)
+
+    async def ask(request: SamplingRequest) -> AsyncGenerator[StreamEvent]:
+        yield Complete(await engine.create_message(request))
+
+    conversation = Conversation(
+        ask,
+        SamplingRequest(messages=(user("Go."),), max_tokens=9, **options),
+        tools,
+        theirs=[ToolDefinition("now")],
+    )
+    started = [event.name async for event in conversation.run() if isinstance(event, ToolStarted)]
+    return conversation, started
+
+
+async def test_a_tool_of_the_caller_ends_the_run() -> None:
+    provider = script(calls("find"), calls("find", "now"), DONE)
+    conversation, started = await conversed(provider, Remote("find"))
+    assert started == ["find", "find"]
+    assert len(provider.requests) == 2
+    assert conversation.said == (
+        MCPCall("call_0", "docs", "find", {}, (Text("find {}"),)),
+        MCPCall("call_0", "docs", "find", {}, (Text("find {}"),)),
+        ToolUse("call_1", "now", {}),
+    )
+    assert conversation.result.metadata.tool_rounds == 2
+
+
+async def test_a_tool_of_the_caller_alone_runs_nothing() -> None:
+    conversation, started = await conversed(script(calls("now"), DONE), Remote("find"))
+    assert started == []
+    assert conversation.said == (ToolUse("call_0", "now", {}),)
+
+
+async def test_a_tool_of_a_server_makes_way_for_one_of_the_caller() -> None:
+    provider = script(calls("docs_now"), DONE)
+    conversation, started = await conversed(
+        provider, Remote("now"), tool_choice=ToolChoice.tool("now")
+    )
+    assert [tool.name for tool in provider.requests[0].tools] == ["now", "docs_now"]
+    assert provider.requests[0].tool_choice == ToolChoice.tool("now")
+    assert set(conversation.own_tools) == {"docs_now"}
+    assert started == ["now"]
+    assert conversation.said == (
+        MCPCall("call_0", "docs", "now", {}, (Text("now {}"),)),
+        Text(DONE),
+    )

@@ -176,3 +176,12 @@ async def test_a_name_that_two_servers_have_forces_neither() -> None:
         )
         with pytest.raises(InvalidRequest, match="'search'"):
             await generator.generate()
+
+
+def test_no_name_is_offered_that_is_taken() -> None:
+    tools: Sequence[RunnableTool] = [Named("find", "docs"), Named("open", "docs")]
+    assert offered(tools, ["find", "docs_open"]) == {"docs_find": tools[0], "open": tools[1]}
+    again = offered([Named("find", "docs")], ["find", "docs_find"])
+    (name,) = again
+    assert name not in ("find", "docs_find")
+    assert LEGAL.fullmatch(name)

@@ -1,0 +1,128 @@
+"""A request with MCP servers that its provider cannot connect to: their tools are called from here.
+
+The loop is that of the generators. A caller's own functions stand beside the servers' tools: when
+the model calls one of them, the answer ends there and the caller goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from penstock.contract.errors import PenstockError
+from penstock.contract.events import Complete, Error, StreamEvent, ToolProgress, ToolUseDelta
+from penstock.contract.exchange import Result, SamplingRequest
+from penstock.contract.options import MCPTool
+from penstock.contract.ports import Attempt
+from penstock.contract.requests import Caller
+from penstock.contract.tools import ToolSource
+from penstock.gateway import Engine
+from penstock.generators.conversation import Ask, Conversation
+from penstock.generators.sources import servers, tools_of
+
+
+class Rounds:
+    """One answer that may take several rounds."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        request: SamplingRequest,
+        sources: tuple[ToolSource, ...],
+        caller: Caller | None,
+    ) -> None:
+        """`sources` are the servers that we connect to; the request names the others."""
+        self._engine = engine
+        self._request = request
+        self._sources = sources
+        self._caller = caller
+        self._first: tuple[str, Attempt] | None = None
+
+    @property
+    def first(self) -> tuple[str, Attempt]:
+        """The id and the target of the first round, once a stream has its first event."""
+        if self._first is None:
+            raise RuntimeError("nothing has been answered yet")
+        return self._first
+
+    async def whole(self) -> Result:
+        """The whole answer."""
+        conversation = await self._conversation(self._ask)
+        async with contextlib.aclosing(conversation.run()) as events:
+            async for _ in events:
+                pass
+        return self._result(conversation)
+
+    async def stream(self) -> AsyncGenerator[StreamEvent, None]:
+        """The answer while it is made; an error before the first event is raised."""
+        conversation = await self._conversation(self._ask_stream)
+        ours: set[int] = set()
+        begun = False
+        try:
+            async with contextlib.aclosing(conversation.run()) as events:
+                async for event in events:
+                    if isinstance(event, ToolProgress):
+                        continue
+                    if isinstance(event, ToolUseDelta):
+                        if event.name:
+                            ours.discard(event.index)
+                            ours |= {event.index} if event.name in conversation.own_tools else set()
+                        if event.index in ours:
+                            continue
+                    begun = True
+                    yield event
+        except PenstockError as error:
+            if not begun:
+                raise
+            yield Error(error)
+        else:
+            yield Complete(self._result(conversation))
+
+    async def _conversation(self, ask: Ask) -> Conversation:
+        tools, missing = await tools_of(self._sources)
+        request = self._request
+        return Conversation(
+            ask,
+            request,
+            tools,
+            missing=missing,
+            takes=lambda part: self._engine.takes(part, request.model),
+            theirs=request.tools,
+        )
+
+    def _result(self, conversation: Conversation) -> Result:
+        result = conversation.result
+        metadata = result.metadata
+        if self._first is not None:
+            metadata = msgspec.structs.replace(metadata, request_id=self._first[0])
+        return msgspec.structs.replace(result, content=conversation.said, metadata=metadata)
+
+    async def _ask(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
+        yield Complete(await self._engine.create_message(request, caller=self._caller))
+
+    async def _ask_stream(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
+        async with await self._engine.create_message_stream(request, caller=self._caller) as handle:
+            if self._first is None:
+                self._first = (handle.request_id, handle.attempt)
+            async for event in handle:
+                yield event
+
+
+def rounds_of(engine: Engine, request: SamplingRequest, caller: Caller | None) -> Rounds | None:
+    """The rounds of this request, or None if its provider connects to all of its servers.
+
+    Raises InvalidRequest for a server that nobody may connect to.
+    """
+    if not request.mcp_tools:
+        return None
+
+    def natively(tool: MCPTool) -> bool:
+        return engine.connects_natively(tool, request.model)
+
+    native, sources = servers(request.mcp_tools, natively=natively, source=engine.tool_source)
+    if not sources:
+        return None
+    request = msgspec.structs.replace(request, mcp_tools=native)
+    return Rounds(engine, request, sources, caller)
