@@ -188,7 +188,9 @@ def _add_message(turns: _Turns, item: WireItem, path: str) -> None:
     if role == "assistant":
         meta: JSONObject | None = {OPENAI_PHASE: item.phase} if item.phase else None
         for text, place in _said(content, path):
-            turns.add("assistant", Text(text, meta=meta), place)
+            # Beside calls, many clients write an empty text that nobody said.
+            if text:
+                turns.add("assistant", Text(text, meta=meta), place)
         return
     if role not in ("user", "system", "developer"):
         known = "user, assistant, system, developer"

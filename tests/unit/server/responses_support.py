@@ -3,6 +3,10 @@
 import json
 from typing import Any
 
+from hypothesis import strategies as st
+
+from penstock.contract.messages import Content, MCPCall, Reasoning, Text, ToolUse
+
 RESPONSES = "/v1/responses"
 
 
@@ -23,3 +27,29 @@ def read_events(text: str) -> list[dict[str, Any]]:
 def types(events: list[dict[str, Any]]) -> list[str]:
     """The types, without what they all begin with."""
     return [event["type"].removeprefix("response.") for event in events]
+
+
+_META = st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=1)
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[Content, ...]:
+    """What a model may have said, with a secret of its provider."""
+    content: list[Content] = [Reasoning("", signature="s", redacted=True, origin="o/p")]
+    for number in range(draw(st.integers(0, 6))):
+        id, meta = f"call_{number}", draw(_META)
+        part: Content
+        match draw(st.sampled_from(["text", "thought", "use", "mcp"])):
+            case "text":
+                part = Text(draw(_TEXT), meta=meta)
+            case "thought":
+                signature = draw(st.none() | st.just("sig"))
+                origin = None if signature is None else "o/p"
+                part = Reasoning(draw(_TEXT), signature=signature, origin=origin, meta=meta)
+            case "use":
+                part = ToolUse(id, draw(_TEXT), {"q": draw(_TEXT)}, meta=meta)
+            case _:
+                part = MCPCall(id, draw(_TEXT), draw(_TEXT), {}, (Text(draw(_TEXT)),), meta=meta)
+        content.append(part)
+    return tuple(content)

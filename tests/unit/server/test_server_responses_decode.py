@@ -1,9 +1,12 @@
 """The body of a Responses request, field by field: literals in, literals out."""
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
@@ -25,6 +28,12 @@ from penstock.server.errors import HttpProblem
 from penstock.server.responses_api import in_callers_words
 from penstock.server.responses_decode import ResponsesCall, decode
 
+NAMES = [
+    *("input", "model", "tools", "tool_choice", "text", "format", "reasoning", "effort"),
+    *("include", "metadata", "type", "role", "content", "name", "call_id", "arguments", "output"),
+    *("summary", "encrypted_content", "server_label", "server_url", "require_approval", "headers"),
+    *("allowed_tools", "error", "image_url", "schema", "stream", "top_p", "truncation"),
+]
 WEATHER: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
 SERVER: dict[str, Any] = {
     "type": "mcp",
@@ -206,6 +215,7 @@ def test_a_whole_conversation_with_tools() -> None:
         {"role": "user", "content": "Weather?"},
         thought("I must look."),
         said("One moment.", phase="commentary"),
+        said(""),
         function_call("a", '{"city":"Rome"}'),
         function_call("b", ""),
         output("a", "sunny"),
@@ -450,3 +460,20 @@ def test_problems_of_the_engine_are_told_in_the_callers_words() -> None:
     provider = InvalidRequest.of([Problem("messages[0].content[0]", "is wrong")])
     provider.located(provider="p", model="m", request_id="r")
     assert in_callers_words(provider, told).problems[0].path == "input[1]"
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), _JSON, max_size=4), st.lists(_JSON, max_size=3))
+def test_whatever_comes_is_read_or_refused(fields: dict[str, Any], items: list[Any]) -> None:
+    body = json.dumps({"input": items, **fields}, allow_nan=False).encode()
+    with contextlib.suppress(InvalidRequest, HttpProblem):
+        decode(body, lambda _: 1)

@@ -1,9 +1,12 @@
 """Answers and streams on the Responses wire: events in, JSON out."""
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.contract.errors import ContentRejected, ProviderTimeout, RateLimited
 from penstock.contract.events import (
@@ -22,7 +25,7 @@ from penstock.contract.messages import Content, Image, MCPCall, Reasoning, Text,
 from penstock.server.responses_decode import Echo, decode
 from penstock.server.responses_encode import encode
 from penstock.server.responses_events import EventEncoder
-from tests.unit.server.responses_support import read_events, types
+from tests.unit.server.responses_support import answers, read_events, types
 
 COUNTED = Usage(10, 5)
 
@@ -442,3 +445,43 @@ def test_a_stream_that_was_cancelled() -> None:
 def test_a_silent_provider_in_mid_stream() -> None:
     events = written(Chunk("x"), Error(ProviderTimeout("too slow")))
     assert events[-1]["response"]["error"] == {"code": "upstream_timeout", "message": "too slow"}
+
+
+def told(content: Sequence[Content], size: int) -> Iterator[StreamEvent]:
+    """The pieces in which a provider tells this."""
+    calls = 0
+    for part in content:
+        if isinstance(part, Text | Reasoning):
+            kind = Chunk if isinstance(part, Text) else ReasoningDelta
+            for at in range(0, len(part.text), size):
+                yield kind(part.text[at : at + size])
+        elif isinstance(part, ToolUse):
+            arguments = json.dumps(part.input, ensure_ascii=False, separators=(",", ":"))
+            yield ToolUseDelta(calls, part.id, part.name)
+            for at in range(0, len(arguments), size):
+                yield ToolUseDelta(calls, arguments=arguments[at : at + size])
+            calls += 1
+        elif isinstance(part, MCPCall):
+            yield ToolStarted(part.id, part.name, part.input, part.server)
+            yield ToolEnded(part.id, part.name, part.is_error, part.content)
+
+
+@given(answers(), st.integers(1, 5), st.booleans())
+def test_any_stream_ends_with_what_the_whole_answer_would_have(
+    content: tuple[Content, ...], size: int, together: bool
+) -> None:
+    events = written(*told(content, size), Complete(result(*content)), together=together)
+    final = events[-1]["response"]
+    output = whole(*content)["output"]
+    for items in (final["output"], output):
+        for item in items:
+            if item["type"] == "function_call":
+                # Nothing is said of how a provider writes its JSON.
+                item["arguments"] = json.loads(item["arguments"])
+    assert final["output"] == output
+    added = [event for event in events if event["type"] == "response.output_item.added"]
+    done = [event for event in events if event["type"] == "response.output_item.done"]
+    places = list(range(len(output)))
+    assert [event["output_index"] for event in added] == places
+    assert sorted(event["output_index"] for event in done) == places
+    assert {event["item"]["id"] for event in done} == {item["id"] for item in output}

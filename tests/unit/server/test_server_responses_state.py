@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.contract.exchange import Metadata, Result
-from penstock.contract.messages import Content, MCPCall, Reasoning, Text, ToolUse
+from penstock.contract.messages import Content, Reasoning, Text, ToolUse
 from penstock.server.responses_decode import decode
 from penstock.server.responses_encode import encode
 from penstock.server.responses_state import is_sealed, seal, unseal
+from tests.unit.server.responses_support import answers
 
 ECHO = decode(b'{"input": "Hi"}', lambda _: 1).echo
 SIGNED = Reasoning("Hm.", signature="s", origin="anthropic/a")
@@ -69,31 +69,6 @@ def test_what_is_no_seal_is_not_believed() -> None:
         assert unseal([sealed], shown) == shown
     sealed = seal((SIGNED,)) or ""
     assert unseal([sealed, sealed], (Reasoning("Hm."),)) == (Reasoning("Hm."),)
-
-
-_META = st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=1)
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-
-
-@st.composite
-def answers(draw: st.DrawFn) -> tuple[Content, ...]:
-    content: list[Content] = [Reasoning("", signature="s", redacted=True, origin="o/p")]
-    for number in range(draw(st.integers(0, 6))):
-        id, meta = f"call_{number}", draw(_META)
-        part: Content
-        match draw(st.sampled_from(["text", "thought", "use", "mcp"])):
-            case "text":
-                part = Text(draw(_TEXT), meta=meta)
-            case "thought":
-                signature = draw(st.none() | st.just("sig"))
-                origin = None if signature is None else "o/p"
-                part = Reasoning(draw(_TEXT), signature=signature, origin=origin, meta=meta)
-            case "use":
-                part = ToolUse(id, draw(_TEXT), {"q": draw(_TEXT)}, meta=meta)
-            case _:
-                part = MCPCall(id, draw(_TEXT), draw(_TEXT), {}, (Text(draw(_TEXT)),), meta=meta)
-        content.append(part)
-    return tuple(content)
 
 
 @given(answers())
