@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -126,11 +126,6 @@ class Conversation:
     def said(self) -> tuple[Content, ...]:
         """What the model has said in all rounds; each call that was made here is an MCPCall."""
         return tuple(self._said)
-
-    @property
-    def own_tools(self) -> Collection[str]:
-        """The tools that are run here, by the names that the model knows."""
-        return self._tools.keys()
 
     def say(self, *messages: Message) -> None:
         """Go on with these turns when `run` is called again; tools are not offered any more."""

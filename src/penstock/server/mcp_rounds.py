@@ -58,7 +58,9 @@ class Rounds:
     async def stream(self) -> AsyncGenerator[StreamEvent, None]:
         """The answer while it is made; an error before the first event is raised."""
         conversation = await self._conversation(self._ask_stream)
-        ours: set[int] = set()
+        theirs = {tool.name for tool in self._request.tools}
+        # Calls of this round that are not for the caller to run: ours, and those of no tool at all.
+        hidden: set[int] = set()
         begun = False
         try:
             async with contextlib.aclosing(conversation.run()) as events:
@@ -66,10 +68,11 @@ class Rounds:
                     if isinstance(event, ToolProgress):
                         continue
                     if isinstance(event, ToolUseDelta):
-                        if event.name:
-                            ours.discard(event.index)
-                            ours |= {event.index} if event.name in conversation.own_tools else set()
-                        if event.index in ours:
+                        if event.name in theirs:
+                            hidden.discard(event.index)
+                        elif event.name:
+                            hidden.add(event.index)
+                        if event.index in hidden:
                             continue
                     begun = True
                     yield event

@@ -193,7 +193,10 @@ def items_of(result: Result, writer: ResponseWriter) -> list[Item]:
                 id = writer.item_id("rs", len(items))
                 items.append(ReasoningItem(id=id, status="completed", summary=summary))
         else:
-            items.append(whole_item(part, writer, len(items)))
+            item = whole_item(part, writer, len(items))
+            if any(other.id == item.id for other in items):
+                item.id = writer.item_id("mcp", len(items))
+            items.append(item)
     if result.stop_reason == "maxTokens" and items and isinstance(items[-1], MessageItem):
         items[-1].status = "incomplete"
     add_seal(items, result.content, writer)

@@ -576,7 +576,6 @@ async def test_a_tool_of_a_server_makes_way_for_one_of_the_caller() -> None:
     )
     assert [tool.name for tool in provider.requests[0].tools] == ["now", "docs_now"]
     assert provider.requests[0].tool_choice == ToolChoice.tool("now")
-    assert set(conversation.own_tools) == {"docs_now"}
     assert started == ["now"]
     assert conversation.said == (
         MCPCall("call_0", "docs", "now", {}, (Text("now {}"),)),

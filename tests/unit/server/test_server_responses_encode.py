@@ -394,13 +394,16 @@ def test_a_failed_tool_of_a_server() -> None:
 
 
 def test_calls_of_one_id_are_told_apart() -> None:
+    one = MCPCall("call_1", "s", "g", {}, (Text("one"),))
+    two = MCPCall("call_1", "s", "g", {}, (Text("two"),))
     events = written(
         ToolStarted("call_1", "g", {}, "s"),
         ToolEnded("call_1", "g", content=(Text("one"),)),
         ToolStarted("call_1", "g", {}, "s"),
         ToolEnded("call_1", "g", content=(Text("two"),)),
-        Complete(result()),
+        Complete(result(one, two)),
     )
+    assert events[-1]["response"]["output"] == whole(one, two)["output"]
     told = [(item["id"], item["output"]) for item in events[-1]["response"]["output"]]
     assert told == [("call_1", "one"), ("mcp_1_1", "two")]
 

@@ -110,6 +110,17 @@ async def test_a_function_of_the_caller_ends_the_answer(stream: bool) -> None:
     assert fake.requests[2].messages[-1] == user(ToolResult("call_2", (Text("12:00"),)))
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tool_that_nobody_has(stream: bool) -> None:
+    lost = FakeReply(tool_uses=(ToolUse("call_1", "lost", {}),))
+    async with talking_to(FakeProvider([lost, "Well."])) as (client, _):
+        response = await ask(client, stream)
+    called, _ = response.output
+    assert (called.type, called.name, called.status) == ("mcp_call", "lost", "failed")
+    assert "there is no tool 'lost'" in str(called.error.content)
+    assert response.output_text == "Well."
+
+
 async def test_only_tools_that_are_allowed(client: AsyncOpenAI, fake: FakeProvider) -> None:
     await ask(client, False, tools=[server(allowed_tools={"tool_names": ["add", "fail"]})])
     assert sorted(tool.name for tool in fake.requests[0].tools) == ["add", "fail"]
