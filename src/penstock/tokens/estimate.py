@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -76,12 +77,15 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
+# Each request asks both of every target; callers make names up, so few are remembered.
+@lru_cache(maxsize=1024)
 def family_of(model: str) -> Family:
     """The row for a model's name, wherever it is served: `eu.anthropic.claude-...` is Claude."""
     name = model.lower()
     return next((row for row in FAMILIES if any(part in name for part in row.models)), OTHER)
 
 
+@lru_cache(maxsize=1024)
 def thinking_apart(model: str) -> int:
     """The most that this model is expected to think beyond `max_tokens`; 0 where that limits it."""
     name = model.lower()
