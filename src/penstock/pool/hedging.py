@@ -56,7 +56,8 @@ async def race(
         raise failures[0]
     finally:
         for task, asked in racing.items():
-            asked.outrun = won
+            if won:
+                run.outran(asked)
             task.cancel()
         for late in await asyncio.gather(*racing, return_exceptions=True):
             if not isinstance(late, BaseException):

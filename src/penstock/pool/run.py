@@ -123,6 +123,11 @@ class Run(Generic[R]):
                 return self._issue(target)
         return None
 
+    def outran(self, ticket: Ticket[R]) -> None:
+        """Another target was faster; should that one break off, this one has not failed yet."""
+        ticket.outrun = True
+        self._waiting.append(ticket.attempt.target)
+
     def failed(
         self,
         ticket: Ticket[R],

@@ -246,6 +246,24 @@ async def test_only_the_beginning_of_a_stream_is_hedged() -> None:
     assert race.second.requests == []
 
 
+async def test_the_one_that_was_outrun_goes_on_when_the_winner_breaks_off() -> None:
+    late = Pause()
+    race = Race([late, *HELLO], [[Chunk("Hel")], Unavailable("cut")])
+    events: list[object] = []
+    async with race.pool.open(BOTH, REQUEST, race.trail) as opened:
+        async for batch in opened.batches:
+            events += batch
+            late.over.set()
+        assert opened.attempt.target == FIRST
+    assert events == [Chunk("Hel"), Chunk("lo"), FINISHED]
+    assert [(each.provider, each.outcome) for each in race.trail.attempts] == [
+        ("first", "cancelled"),
+        ("second", "failed"),
+        ("first", "ok"),
+    ]
+    assert race.busy == 0
+
+
 def test_what_is_usual_is_known_after_enough_calls() -> None:
     waits = Waits()
     for number in range(USUAL - 1):
