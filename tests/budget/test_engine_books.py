@@ -83,6 +83,17 @@ async def test_a_stream_is_settled_to_the_providers_final_usage(tmp_path: Path) 
         assert (entry.request_id, entry.price_source) == (stream.request_id, "configuration")
 
 
+@pytest.mark.parametrize("tokens", [10**15, 10**30])
+async def test_a_count_that_cannot_be_is_charged_as_what_was_held(
+    tmp_path: Path, tokens: int
+) -> None:
+    broken = FakeReply(text="Hello", usage=Usage(tokens, 3))
+    async with bookkeeper(tmp_path, FakeProvider([broken])) as engine:
+        assert (await engine.create_message("Hi", max_tokens=9)).text == "Hello"
+        (hold,) = (await (await engine.ledger()).history(HistoryFilter(kind="hold"))).entries
+        assert await settled(engine) == [("fake", hold.amount_nanos, True)]
+
+
 async def test_what_failed_without_a_word_costs_nothing(tmp_path: Path) -> None:
     busy = FakeProvider([RateLimited("slow")], name="busy")
     async with bookkeeper(tmp_path, busy, FakeProvider(["Hello"])) as engine:

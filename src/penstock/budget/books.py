@@ -23,6 +23,8 @@ from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 
 AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
+_MOST_TOKENS = 10**9
+"""No call has more; what counts so is broken, and no store could add it up."""
 _TEND_S = 30.0
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
@@ -56,12 +58,24 @@ class Held:
 
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Write down what the attempts took; what cannot be written now, the ledger keeps."""
-        charges = [self._books.charge(each) for each in attempts if each.usage is not None]
+        charges = [self._charge(each, each.usage) for each in attempts if each.usage is not None]
         try:
             await self._ledger.settle(self._hold, charges)
         except PenstockError as error:
             # The caller has an answer and cannot mend the disk; the ledger tries again.
             _log.error("request %s could not be settled: %s", self._hold.request_id, error)
+
+    def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
+        if max(usage.input_tokens or 0, usage.output_tokens or 0) <= _MOST_TOKENS:
+            return self._books.charge(attempt)
+        # An answer is there, and nobody can have read or written so much for it.
+        _log.error(
+            "request %s: %s counts more tokens than there can be: what was held is charged",
+            self._hold.request_id,
+            _target(attempt),
+        )
+        nothing = Usage(estimated=True)
+        return Charge(_target(attempt), nothing, self._hold.amount_nanos, UNKNOWN, estimated=True)
 
 
 class Books:
