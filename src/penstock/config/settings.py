@@ -282,7 +282,12 @@ class LimitsConfig(Section):
     max_temperature: float = Field(default=2.0, ge=0, description="Highest temperature.")
     max_stop_sequences: int = Field(default=10, ge=0, description="Most stop sequences.")
     max_request_bytes: int = Field(
-        default=20_000_000, gt=0, description="Largest request body that the gateway reads."
+        default=20_000_000,
+        gt=0,
+        description="Largest request body, or message of a WebSocket, that the gateway reads.",
+    )
+    max_socket_requests: int = Field(
+        default=128, gt=0, description="Most requests at once on one WebSocket of the gateway."
     )
 
 

@@ -104,13 +104,14 @@ def spelled_for_mcp(error: InvalidRequest) -> InvalidRequest:
     """
     if error.provider is not None or not error.problems:
         return error
-    problems = [Problem(_camel(each.path), each.message) for each in error.problems]
+    problems = [Problem(mcp_path(each.path), each.message) for each in error.problems]
     spelled = InvalidRequest.of(problems)
     spelled.located(request_id=error.request_id)
     return spelled
 
 
-def _camel(path: str) -> str:
+def mcp_path(path: str) -> str:
+    """A path of our request as MCP spells it."""
     name, bracket, rest = path.partition("[")
     return f"{_NAMES.get(name, name)}{bracket}{rest}"
 

@@ -23,6 +23,13 @@ def new_request_id() -> str:
     return f"req_{secrets.token_hex(12)}"
 
 
+def id_problem(request_id: object) -> str | None:
+    """Why nobody can use this as the id of a request; None when it will do."""
+    if isinstance(request_id, str) and _ID.fullmatch(request_id):
+        return None
+    return f"{request_id!r} is no id; give 1 to 128 visible ASCII characters, no blanks"
+
+
 class InFlight:
     """How many requests have come in and not ended."""
 
@@ -153,8 +160,8 @@ class Running:
             await self.cancel(identifier)
 
     def _problem(self, request_id: str) -> str | None:
-        if not isinstance(request_id, str) or not _ID.fullmatch(request_id):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return f"{request_id!r} is no id; give 1 to 128 visible ASCII characters, no blanks"
+        if problem := id_problem(request_id):
+            return problem
         handle = self._streams.get(request_id)
         if request_id in self._calls or (handle is not None and not handle.ended):
             return f"{request_id!r} is the id of a request that still runs; give each its own"

@@ -8,14 +8,15 @@ exchange, and a door is a table of routes: `application` in `serve.py` puts them
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from penstock.contract.errors import PenstockError
+from penstock.engine.running import new_request_id
 from penstock.gateway import Engine
 from penstock.server.errors import (
     OPENAI_ERRORS,
@@ -25,22 +26,31 @@ from penstock.server.errors import (
     failure_of,
     headers_of,
 )
-from penstock.server.exchange import ClientGone, Exchange, Receive, Scope, Send
+from penstock.server.exchange import REQUEST_ID, ClientGone, Exchange, Receive, Scope, Send
 from penstock.server.guard import LocalGuard
+from penstock.server.websocket import INTERNAL_ERROR, SERVICE_RESTART, Socket
 
 logger = logging.getLogger("penstock.server")
 
-_SHUTTING_DOWN = Failure(
+SHUTTING_DOWN = Failure(
     503, "the gateway is shutting down", "server_error", "shutting_down", retryable=True
 )
 
 Handler: TypeAlias = Callable[[Engine, Exchange], Awaitable[None]]
+SocketHandler: TypeAlias = Callable[[Engine, Socket], Awaitable[None]]
 
 
 class Route(NamedTuple):
     """Who answers, and in which words its failures are told."""
 
     handler: Handler
+    errors: ErrorShape = OPENAI_ERRORS
+
+
+class SocketRoute(NamedTuple):
+    """Who talks over a WebSocket, and in which words one is refused."""
+
+    handler: SocketHandler
     errors: ErrorShape = OPENAI_ERRORS
 
 
@@ -58,11 +68,17 @@ class App:
         *,
         max_request_bytes: int,
         guard: LocalGuard | None = None,
+        sockets: Mapping[str, SocketRoute] | None = None,
     ) -> None:
-        """The engine is opened when the server starts, on the server's event loop."""
+        """The engine is opened when the server starts, on the server's event loop.
+
+        `sockets` are the WebSockets by their paths.
+        """
         self._open_engine = open_engine
         self._engine: Engine | None = None
-        self._limit = max_request_bytes
+        self.max_request_bytes = max_request_bytes
+        """The largest body, or message of a WebSocket, that is read."""
+        self._sockets = sockets or {}
         self._guard = guard
         heads = {
             ("HEAD", path): route for (method, path), route in routes.items() if method == "GET"
@@ -78,11 +94,11 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The entry point of ASGI 3."""
         if scope["type"] == "http":
-            await self._serve(Exchange(scope, receive, send, self._limit))
+            await self._serve(Exchange(scope, receive, send, self.max_request_bytes))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+            await self._converse(Socket(scope, receive, send))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -105,20 +121,45 @@ class App:
             if route is None:
                 route = self._find(exchange.method, exchange.path)
                 errors = route.errors
-            if self._engine is None:
-                raise HttpProblem(Failure(503, "the gateway is starting", code="starting"))
-            await route.handler(self._engine, exchange)
+            await route.handler(self._ready(), exchange)
         except asyncio.CancelledError:
             # Either the client has gone, or the server has no more time for it.
             _forget_cancellation()
             if not exchange.gone:
-                await _tell(exchange, errors, _SHUTTING_DOWN, _new_request_id())
+                request_id = exchange.request_id or new_request_id()
+                await _tell(exchange, errors, SHUTTING_DOWN, request_id)
         except ClientGone:
             pass
         except Exception as error:  # noqa: BLE001 - nothing may reach the client but a door's words
             await _fail(exchange, errors, error)
         finally:
             exchange.close()
+
+    async def _converse(self, socket: Socket) -> None:
+        route = self._sockets.get(socket.path)
+        errors = OPENAI_ERRORS if route is None else route.errors
+        try:
+            if self._guard is not None:
+                self._guard.check(socket.headers)
+            if route is None:
+                message = f"there is no WebSocket at {socket.path}"
+                raise HttpProblem(Failure(404, message, code="not_found"))
+            await route.handler(self._ready(), socket)
+        except asyncio.CancelledError:
+            _forget_cancellation()
+            await _end_socket(socket, errors, SHUTTING_DOWN, SERVICE_RESTART)
+        except ClientGone:
+            pass
+        except Exception as error:
+            failure = failure_of(error)
+            if not isinstance(error, HttpProblem):
+                logger.error("a WebSocket at %s failed: %s", socket.path, error, exc_info=error)
+            await _end_socket(socket, errors, failure, INTERNAL_ERROR)
+
+    def _ready(self) -> Engine:
+        if self._engine is None:
+            raise HttpProblem(Failure(503, "the gateway is starting", code="starting"))
+        return self._engine
 
     def _find(self, method: str, path: str) -> Route:
         """The route of a path that is not in the table as it is; raises a 404 or a 405."""
@@ -153,13 +194,9 @@ def _forget_cancellation() -> None:
         task.uncancel()
 
 
-def _new_request_id() -> str:
-    return f"req_{secrets.token_hex(12)}"
-
-
 async def _fail(exchange: Exchange, errors: ErrorShape, error: Exception) -> None:
     known = error.request_id if isinstance(error, PenstockError) else None
-    request_id = known or _new_request_id()
+    request_id = known or exchange.request_id or new_request_id()
     failure = failure_of(error)
     if failure.status == 500:
         # What Penstock itself says is explained by its message; only a bug needs its traceback.
@@ -176,6 +213,15 @@ async def _tell(exchange: Exchange, errors: ErrorShape, failure: Failure, reques
         await exchange.end(errors.event(failure))
         return
     # Anthropic's clients look for the second name.
-    names = ((name, request_id.encode()) for name in (b"x-request-id", b"request-id"))
+    names = ((name, request_id.encode()) for name in (REQUEST_ID, b"request-id"))
     headers = [*names, *headers_of(failure)]
     await exchange.reply(errors.body(failure), headers, status=failure.status)
+
+
+async def _end_socket(socket: Socket, errors: ErrorShape, failure: Failure, code: int) -> None:
+    with contextlib.suppress(ClientGone):
+        if socket.accepted:
+            await socket.close(code, failure.message)
+        else:
+            headers = [(REQUEST_ID, new_request_id().encode()), *headers_of(failure)]
+            await socket.refuse(failure.status, errors.body(failure), headers)

@@ -37,6 +37,7 @@ from penstock.contract.errors import (
     MalformedResponse,
     ModelNotFound,
     PenstockError,
+    Problem,
     PromptContextFailed,
     ProviderTimeout,
     ProviderUnavailable,
@@ -98,6 +99,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
     request_id: str | None = None
     """For the doors that repeat it in the body."""
+    problems: tuple[Problem, ...] = ()
+    """Everything that is wrong with the request, for doors that can tell more than one thing."""
 
 
 class HttpProblem(Exception):
@@ -133,6 +136,7 @@ def failure_of(error: Exception) -> Failure:
         _pause(error),
         error.retryable,
         request_id=error.request_id,
+        problems=told.problems if isinstance(told, InvalidRequest) else (),
     )
 
 

@@ -12,6 +12,7 @@ from penstock.contract.exchange import Metadata
 from penstock.contract.metadata import nanos_to_text
 from penstock.contract.ports import Attempt
 from penstock.contract.requests import Caller
+from penstock.engine.running import new_request_id
 from penstock.server.errors import Failure, HttpProblem
 
 Scope: TypeAlias = dict[str, Any]
@@ -27,6 +28,7 @@ _DRAIN_FACTOR = 4
 """A body announced as at most this many times too long is read to its end and thrown away, so that
 its sender lives to read the answer; the connection of a longer one is closed."""
 
+REQUEST_ID = b"x-request-id"
 _STREAM: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -58,6 +60,7 @@ class Exchange:
         "headers",
         "method",
         "path",
+        "request_id",
         "started",
     )
 
@@ -66,6 +69,9 @@ class Exchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.request_id: str | None = None
+        """The id that the door has taken from the caller, for answers that the engine has no part
+        in; without one they get a new id."""
         self.started = False
         """Whether the answer has begun, so that a failure can only be told inside it."""
         self.ended = False
@@ -83,14 +89,7 @@ class Exchange:
     @property
     def caller(self) -> Caller | None:
         """Where the request comes from, as far as its headers tell."""
-        traceparent = self.headers.get(b"traceparent")
-        if traceparent is None:
-            return None
-        tracestate = self.headers.get(b"tracestate", b"")
-        return Caller(
-            traceparent=traceparent.decode("latin-1"),
-            tracestate=tracestate.decode("latin-1") or None,
-        )
+        return caller_of(self.headers)
 
     @property
     def query(self) -> dict[str, str]:
@@ -124,19 +123,25 @@ class Exchange:
         all_headers = [
             (b"content-type", content_type),
             (b"content-length", b"%d" % len(body)),
-            *headers,
+            *self._named(headers),
         ]
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
         await self._send(
             {"type": "http.response.body", "body": b"" if self.method == "HEAD" else body}
         )
 
+    async def reply_nothing(self) -> None:
+        """An answer that has no body, because there is nothing to say but yes: 204."""
+        self.started = self.ended = True
+        headers = self._named(())
+        await self._send({"type": "http.response.start", "status": 204, "headers": headers})
+        await self._send({"type": "http.response.body"})
+
     async def begin_stream(self, headers: Iterable[Header] = ()) -> None:
         """The head of an event stream."""
         self.started = True
-        await self._send(
-            {"type": "http.response.start", "status": 200, "headers": [*_STREAM, *headers]}
-        )
+        all_headers = [*_STREAM, *self._named(headers)]
+        await self._send({"type": "http.response.start", "status": 200, "headers": all_headers})
 
     async def write(self, data: bytes) -> None:
         """Events; returns when the client has taken enough of what was written before."""
@@ -153,6 +158,13 @@ class Exchange:
             self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
+
+    def _named(self, headers: Iterable[Header]) -> list[Header]:
+        """The headers with an `x-request-id`, which every answer has."""
+        named = list(headers)
+        if not any(name == REQUEST_ID for name, _ in named):
+            named.append((REQUEST_ID, (self.request_id or new_request_id()).encode()))
+        return named
 
     async def _next(self) -> Event:
         event = await self._receive()
@@ -202,6 +214,18 @@ class Exchange:
             self._task.cancel()
 
 
+def caller_of(headers: Mapping[bytes, bytes]) -> Caller | None:
+    """Where a request with these headers comes from, as far as they tell."""
+    traceparent = headers.get(b"traceparent")
+    if traceparent is None:
+        return None
+    tracestate = headers.get(b"tracestate", b"")
+    return Caller(
+        traceparent=traceparent.decode("latin-1"),
+        tracestate=tracestate.decode("latin-1") or None,
+    )
+
+
 def facts(metadata: Metadata) -> list[Header]:
     """The headers that tell who answered."""
     told = _facts(metadata.request_id, metadata.provider, metadata.model, metadata.attempts)
@@ -217,7 +241,7 @@ def stream_facts(request_id: str, attempt: Attempt) -> list[Header]:
 
 def _facts(request_id: str, provider: str, model: str, attempts: int) -> list[Header]:
     return [
-        (b"x-request-id", request_id.encode()),
+        (REQUEST_ID, request_id.encode()),
         (b"x-penstock-provider", header_value(provider)),
         (b"x-penstock-model", header_value(model)),
         (b"x-penstock-attempts", b"%d" % attempts),

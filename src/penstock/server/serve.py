@@ -23,10 +23,18 @@ from penstock.contract.messages import user
 from penstock.gateway import Engine
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
-from penstock.server import anthropic_api, openai_api, operations, responses_api
+from penstock.server import (
+    anthropic_api,
+    openai_api,
+    operations,
+    responses_api,
+    sampling_api,
+    sampling_ws,
+)
 from penstock.server.asgi import App
 from penstock.server.guard import LocalGuard, is_loopback
 from penstock.server.screen import Screen
+from penstock.server.websocket_protocol import PING_EVERY_S, PONG_WITHIN_S, SocketProtocol
 from penstock.telemetry.logs import RequestLog, log_to
 from penstock.telemetry.prometheus import PrometheusMetrics
 
@@ -86,10 +94,12 @@ def application(open_engine: Callable[[], Engine], config: Config) -> App:
             **openai_api.ROUTES,
             **responses_api.ROUTES,
             **anthropic_api.ROUTES,
+            **sampling_api.ROUTES,
             **operations.routes(metrics),
         },
         max_request_bytes=config.limits.max_request_bytes,
         guard=LocalGuard(),
+        sockets=sampling_ws.SOCKETS,
     )
 
 
@@ -134,7 +144,12 @@ class GatewayServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http="httptools",
-                ws="none",
+                ws=SocketProtocol,
+                ws_max_size=app.max_request_bytes,
+                ws_ping_interval=PING_EVERY_S,
+                ws_ping_timeout=PONG_WITHIN_S,
+                # On messages of a few words it costs more than it saves, and memory a socket.
+                ws_per_message_deflate=False,
                 interface="asgi3",
                 lifespan="on",
                 log_config=None,

@@ -94,10 +94,16 @@ async def test_nothing_is_answered_before_the_start() -> None:
     assert start["status"] == 503
 
 
-async def test_a_websocket_is_closed() -> None:
-    assert await run(fake_app(), {"type": "websocket"}, ()) == [
-        {"type": "websocket.close", "code": 1008}
-    ]
+@pytest.mark.parametrize("path", ["/v1/sampling/ws", "/nowhere"])
+async def test_a_websocket_that_cannot_be_had_is_closed(path: str) -> None:
+    scope: dict[str, Any] = {"type": "websocket", "path": path, "headers": []}
+    closed = [{"type": "websocket.close", "code": 1008}]
+    assert await run(fake_app(), scope, ()) == closed
+    start, body = await run(fake_app(), scope | {"extensions": {"websocket.http.response": {}}}, ())
+    assert start["type"] == "websocket.http.response.start"
+    assert start["status"] == (404 if path == "/nowhere" else 503)
+    assert b"x-request-id" in dict(start["headers"])
+    assert b'"error"' in body["body"]
 
 
 async def test_a_body_that_lies_about_its_length() -> None:

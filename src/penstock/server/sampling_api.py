@@ -1,0 +1,111 @@
+"""The sampling door over HTTP: MCP's params in, its result out, whole or as events."""
+
+from __future__ import annotations
+
+import contextlib
+
+from penstock.contract.errors import InvalidRequest, Problem
+from penstock.engine.running import id_problem
+from penstock.gateway import Engine
+from penstock.server.asgi import Route, Routes
+from penstock.server.errors import Failure, HttpProblem
+from penstock.server.exchange import REQUEST_ID, Exchange, facts, stream_facts
+from penstock.server.sampling_decode import SamplingCall, decode, in_callers_words, read_call
+from penstock.server.sampling_encode import EventFrames, StreamEncoder, encode
+from penstock.server.sampling_errors import SAMPLING_ERRORS
+from penstock.server.sampling_ws import PATH
+
+_REQUESTS = "/v1/requests"
+
+
+async def create_message(engine: Engine, exchange: Exchange) -> None:
+    """`POST /v1/sampling/createMessage`."""
+    exchange.request_id = _callers_id(exchange)
+    call = read_call(decode(await exchange.body(), "the body"))
+    try:
+        if call.stream:
+            await _stream(engine, exchange, call)
+        else:
+            result = await engine.create_message(
+                call.request, request_id=exchange.request_id, caller=exchange.caller
+            )
+            await exchange.reply(encode(result), facts(result.metadata))
+    except InvalidRequest as error:
+        told = in_callers_words(error, REQUEST_ID.decode())
+        if told is error:
+            raise
+        raise told from error
+
+
+async def _stream(engine: Engine, exchange: Exchange, call: SamplingCall) -> None:
+    handle = await engine.create_message_stream(
+        call.request, request_id=exchange.request_id, caller=exchange.caller
+    )
+    async with handle:
+        encoder = StreamEncoder(EventFrames(handle.request_id))
+        await exchange.begin_stream(stream_facts(handle.request_id, handle.attempt))
+        async with contextlib.aclosing(handle.batches()) as batches:
+            async for batch in batches:
+                data = b"".join(encoder.encode(batch))
+                if encoder.ended:
+                    await exchange.end(data)
+                    break
+                if data:
+                    await exchange.write(data)
+
+
+async def cancel(engine: Engine, exchange: Exchange) -> None:
+    """`DELETE /v1/requests/{request_id}`: stops a running request of any door.
+
+    204 when it was stopped; 404 when nothing of this id runs: it never did, or has ended.
+    """
+    request_id = exchange.path.removeprefix(f"{_REQUESTS}/")
+    if not _is_callers(exchange, request_id) or not await engine.cancel_request(request_id):
+        raise HttpProblem(
+            Failure(
+                404,
+                f"no request {request_id!r} runs; it has ended, or the id is another",
+                code="request_not_found",
+            )
+        )
+    await exchange.reply_nothing()
+
+
+def _is_callers(exchange: Exchange, request_id: str) -> bool:
+    """Whether the caller may stop this request: the seam for keys.
+
+    While the gateway asks for no key there is one caller, and all requests are its own. With keys
+    this is where a request is compared with the key that began it; one of somebody else must look
+    like one that does not run.
+    """
+    return True
+
+
+async def needs_websocket(engine: Engine, exchange: Exchange) -> None:
+    """The socket's path, asked for in plain HTTP."""
+    raise HttpProblem(
+        Failure(
+            426,
+            f"{PATH} is a WebSocket; connect to it with ws://, or use "
+            "POST /v1/sampling/createMessage",
+            code="upgrade_required",
+            headers=((b"upgrade", b"websocket"), (b"connection", b"upgrade")),
+        )
+    )
+
+
+def _callers_id(exchange: Exchange) -> str | None:
+    given = exchange.headers.get(REQUEST_ID)
+    if given is None:
+        return None
+    request_id = given.decode("latin-1")
+    if problem := id_problem(request_id):
+        raise InvalidRequest.of([Problem(REQUEST_ID.decode(), problem)])
+    return request_id
+
+
+ROUTES: Routes = {
+    ("POST", "/v1/sampling/createMessage"): Route(create_message, SAMPLING_ERRORS),
+    ("GET", PATH): Route(needs_websocket, SAMPLING_ERRORS),
+    ("DELETE", f"{_REQUESTS}/*"): Route(cancel),
+}
