@@ -25,8 +25,6 @@ from penstock.telemetry.records import AttemptRecord
 AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
 _MOST_TOKENS = 10**9
 """No call has more; what counts so is broken, and no store could add it up."""
-UNKNOWN = "unknown"
-"""The source of a price that nobody knows."""
 _TEND_S = 30.0
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
@@ -77,7 +75,7 @@ class Held:
             _target(attempt),
         )
         nothing = Usage(estimated=True)
-        return Charge(_target(attempt), nothing, self._hold.amount_nanos, UNKNOWN, estimated=True)
+        return Charge(_target(attempt), nothing, self._hold.amount_nanos, UNPRICED, estimated=True)
 
 
 class Books:
