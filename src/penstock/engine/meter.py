@@ -179,8 +179,9 @@ class Meter:
         )
 
     def _used(self, told: Usage) -> Usage:
-        """What all attempts took together, as it is billed; else what the provider told."""
-        return self.trail.used or told
+        """What the provider told of the answer, and what earlier attempts took beside it."""
+        billed = [each.usage for each in self.trail.attempts if each.usage is not None]
+        return told if len(billed) <= 1 else sum(billed[1:], billed[0])
 
     def _end(
         self,
