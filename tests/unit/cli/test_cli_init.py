@@ -51,15 +51,15 @@ def test_the_examples_load_when_their_comment_signs_are_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TEAM_API_KEY", "k")
-    examples = re.sub(
-        r"^#(\[|url|kind|auth_token|model_path|targets|limit_usd|period|timezone|hard|provider =)",
-        r"\1",
-        template(),
-        flags=re.MULTILINE,
-    )
+    shown = r"\[|url|kind|auth_token|model_path|targets|limit_usd|period|timezone|provider|hard"
+    examples = re.sub(rf"^#({shown})", r"\1", template(), flags=re.MULTILINE)
     config = parse(examples)
     assert {"openai-chat", "groq", "vllm", "team", "own", "embedded"} == set(config.providers)
     assert config.models["assistant"].targets[0].startswith("groq/")
+    assert {name: budget.period for name, budget in config.budgets.items()} == {
+        "total": "month",
+        "groq": "week",
+    }
     assert all((provider.kind or name) in KINDS for name, provider in config.providers.items())
 
 
