@@ -13,9 +13,9 @@ What this door decides:
 - `metadata.user_id` is the request's `user`.
 
 Refused by name, unless they hold their default, because ignoring them would change the answer, or
-who sees the prompt: `top_p`, `top_k`, `container`, `context_management`, `inference_geo` and
-`mcp_servers`; tools of Anthropic's own; blocks other than `text`, `image`, `tool_use`,
-`tool_result`, `thinking` and `redacted_thinking`; pictures by a file's id.
+who sees the prompt: `top_p`, `top_k`, `compaction`, `container`, `context_management`, `fallbacks`,
+`inference_geo`, `mcp_servers` and `thread`; tools of Anthropic's own; blocks other than `text`,
+`image`, `tool_use`, `tool_result`, `thinking` and `redacted_thinking`; pictures by a file's id.
 
 Taken and not looked at, because the answer is the same without them: `service_tier`, `speed`,
 `diagnostics`, `thinking.display`, and every field that is not known here.
@@ -33,6 +33,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import JSONObject
 from penstock.contract.options import OutputSchema, ReasoningLevel, ToolChoice, ToolDefinition
 from penstock.engine.sampling import UNLIMITED
+from penstock.server.anthropic_errors import NO_THREADS
 from penstock.server.anthropic_messages import (
     Conversation,
     WireBlock,
@@ -40,7 +41,7 @@ from penstock.server.anthropic_messages import (
     marks_cache,
     required,
 )
-from penstock.server.errors import unsupported
+from penstock.server.errors import Failure, HttpProblem, unsupported
 from penstock.server.openai_chat_decode import read_json
 
 
@@ -100,6 +101,9 @@ class _Prompt(_Wire):
     context_management: Any = None
     inference_geo: Any = None
     mcp_servers: Any = None
+    compaction: Any = None
+    fallbacks: Any = None
+    thread: Any = None
 
 
 class _Body(_Prompt, kw_only=True):
@@ -117,7 +121,11 @@ _DEFAULTS: Mapping[str, Any] = {
     "context_management": None,
     "inference_geo": None,
     "mcp_servers": [],
+    "compaction": None,
+    "fallbacks": "default",
+    "thread": None,
 }
+_REMEDIES: Mapping[str, str] = {"thread": "send the whole conversation without it"}
 _EFFORTS: Mapping[str, ReasoningLevel] = {
     "low": "low",
     "medium": "med",
@@ -179,7 +187,7 @@ def _call(
     for name, default in _DEFAULTS.items():
         value = getattr(body, name)
         if value is not None and value != default:
-            raise unsupported(name, f"`{name}` cannot be honoured here; leave it out")
+            raise _dishonoured(name)
     metadata: JSONObject = {} if user is None else {"user": user}
     if _is_cached(body):
         metadata["cache"] = True
@@ -201,6 +209,12 @@ def _call(
         metadata=metadata,
     )
     return MessagesCall(request, conversation, stream)
+
+
+def _dishonoured(name: str) -> HttpProblem:
+    message = f"`{name}` cannot be honoured here; {_REMEDIES.get(name, 'leave it out')}"
+    code = NO_THREADS if name == "thread" else "unsupported_parameter"
+    return HttpProblem(Failure(400, message, code=code, param=name))
 
 
 def _system(system: str | list[WireBlock] | None) -> str | None:

@@ -24,6 +24,8 @@ _TYPES: Mapping[int, str] = {
     503: "overloaded_error",
     504: "timeout_error",
 }
+NO_THREADS = "thread_unsupported_request"
+"""The code that makes Anthropic's clients send whole conversations instead of threads."""
 _OUR_FAULT = 500
 _EMPTY_ACCOUNT = "insufficient_quota"
 _NAMES: Mapping[str, str] = {
@@ -59,11 +61,10 @@ ANTHROPIC_ERRORS = AnthropicErrors()
 
 
 def _document(failure: Failure) -> dict[str, Any]:
-    return {
-        "type": "error",
-        "error": {"type": _type(failure), "message": _message(failure)},
-        "request_id": failure.request_id,
-    }
+    error: dict[str, Any] = {"type": _type(failure), "message": _message(failure)}
+    if failure.code == NO_THREADS:
+        error["details"] = {"error_code": NO_THREADS}
+    return {"type": "error", "error": error, "request_id": failure.request_id}
 
 
 def _type(failure: Failure) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import pydantic
 import pytest
-from anthropic import Anthropic, AsyncAnthropic
+from anthropic import Anthropic, AsyncAnthropic, beta_async_tool
 
 from penstock.config.settings import Config
 from penstock.contract.errors import (
@@ -203,6 +203,24 @@ async def test_a_round_of_tools(client: AsyncAnthropic, fake: FakeProvider, stre
     assert fake.requests[1].messages[1].tool_uses == (
         ToolUse(call.id, "weather", {"city": "text"}),
     )
+
+
+async def test_the_sdks_own_loop_of_tools() -> None:
+    @beta_async_tool
+    async def weather(city: str) -> str:
+        """The weather in a city."""
+        return f"sunny in {city}"
+
+    call = FakeReply(tool_uses=(ToolUse("a", "weather", {"city": "Rome"}),))
+    script = FakeProvider([call, "Take a hat."])
+    async with running_gateway(engine_with(script)) as gateway, sdk(gateway) as client:
+        runner = client.beta.messages.tool_runner(
+            model="default", max_tokens=9, messages=HI, tools=[weather]
+        )
+        final = await runner.until_done()
+    assert final.content[0].type == "text"
+    assert final.content[0].text == "Take a hat."
+    assert script.requests[1].messages[2] == user(ToolResult("a", (Text("sunny in Rome"),)))
 
 
 class Recipe(pydantic.BaseModel):

@@ -202,3 +202,9 @@ def test_a_batch_is_written_at_once() -> None:
     assert [delta.get("content") for delta in deltas(events)] == ["", "a", "b"]
     assert events[0]["model"] == 'm"1'
     assert not encoder.ended
+
+
+def test_a_signature_has_no_place_on_this_wire() -> None:
+    signed = ReasoningDelta("", Reasoning("Hm.", signature="s", origin="x"))
+    plain = written(ReasoningDelta("Hm."), Complete(result()))
+    assert deltas(written(ReasoningDelta("Hm."), signed, Complete(result()))) == deltas(plain)
