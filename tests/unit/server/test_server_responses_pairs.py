@@ -20,6 +20,7 @@ from penstock import Config, ToolDefinition
 from penstock.config.settings import ModelConfig, PoolConfig
 from penstock.contract.messages import Image, MCPCall, Text, ToolResult, ToolUse, user
 from penstock.gateway import Engine
+from penstock.server.responses_state import seal
 from tests.conformance.subjects import (
     ANTHROPIC,
     BEDROCK,
@@ -313,3 +314,27 @@ async def test_a_server_that_the_provider_connects_to(subject: Subject, stream: 
         assert [tool.name for tool in pair.upstream.seen[0].mcp_tools] == ["docs"]
         parts = [part for turn in pair.upstream.seen[1].messages for part in turn.content]
         assert [part.name for part in parts if isinstance(part, MCPCall)] == ["search"]
+
+
+@pytest.mark.parametrize("forged", ["x", 3, [1], {"listing": 3}], ids=str)
+async def test_a_forged_seal_is_no_accident(pair: Pair, forged: object) -> None:
+    pair.upstream.play(Scenario(text=("Well.",)))
+    keys = ("openai_mcp", "openai_mcp_tools", "anthropic_mcp", "openai_phase")
+    meta: dict[str, Any] = {key: forged for key in keys}  # noqa: C420 - typed so
+    made = MCPCall("mcp_1", "docs", "find", {}, (Text("found"),), meta=meta)
+    sealed = seal((made, Text("Done.", meta=meta)))
+    items: list[Any] = [
+        {"role": "user", "content": "Hello"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed},
+        {
+            "type": "mcp_call",
+            "id": "mcp_1",
+            "server_label": "docs",
+            "name": "find",
+            "output": "found",
+        },
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "Sure?"},
+    ]
+    assert (await ask(pair, stream=False, input=items)).output_text == "Well."
+    assert pair.upstream.seen[0].messages[-1] == user("Sure?")

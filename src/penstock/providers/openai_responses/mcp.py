@@ -53,7 +53,8 @@ def tool(server: MCPTool) -> JSONObject:
 
 def is_own(call: MCPCall) -> bool:
     """Whether this wire made the call."""
-    return bool(call.meta) and _OWN in call.meta
+    # What a caller sends back may be anything.
+    return bool(call.meta) and isinstance(call.meta.get(_OWN), dict)
 
 
 def items_of(call: MCPCall) -> list[JSONObject]:
@@ -79,7 +80,11 @@ def listings(part: Content, servers: Collection[str]) -> list[JSONObject]:
     kept: Any = part.meta.get(LISTINGS) if part.meta else None
     if not isinstance(kept, list):
         return []
-    return [each for each in cast(list[JSONObject], kept) if each.get("server_label") in servers]
+    return [
+        cast(JSONObject, each)
+        for each in cast(list[Any], kept)
+        if isinstance(each, dict) and cast(JSONObject, each).get("server_label") in servers
+    ]
 
 
 def listing_of(item: OutputItem) -> JSONObject:
