@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
@@ -402,3 +403,34 @@ async def test_a_closed_engine_opens_no_ledger_again(tmp_path: Path) -> None:
     with pytest.raises(penstock.PenstockError, match="this engine is closed"):
         await engine.create_message("Hi", max_tokens=9)
     assert writers() == before
+
+
+async def test_an_engine_without_budgets_leaves_those_of_others_alone(tmp_path: Path) -> None:
+    budgets = {"total": {"limit_usd": 0.0}}
+    async with bookkeeper(tmp_path, FakeProvider(), budgets=budgets) as strict:
+        with pytest.raises(BudgetExceeded):
+            await strict.create_message("Hi", max_tokens=9)
+        async with bookkeeper(tmp_path, FakeProvider()) as other:
+            assert [each.budget.name for each in await other.budgets()] == ["total"]
+        with pytest.raises(BudgetExceeded):
+            await strict.create_message("Hi", max_tokens=9)
+
+
+async def test_an_answer_in_hand_is_given_although_the_ledger_is_locked(tmp_path: Path) -> None:
+    locked = sqlite3.connect(tmp_path / "books.db", isolation_level=None)
+    try:
+
+        def lock(_request: SamplingRequest) -> FakeReply:
+            locked.execute("BEGIN IMMEDIATE")
+            return FakeReply(text="Hello", usage=Usage(7, 3))
+
+        async with bookkeeper(tmp_path, FakeProvider([lock])) as engine:
+            result = await engine.create_message("Hi", max_tokens=9, timeout=0.5)
+            assert result.text == "Hello"
+            locked.execute("COMMIT")
+            async with asyncio.timeout(20):
+                while not (found := await paid(engine)):
+                    pass
+            assert found == [("fake", 37_000, False)]
+    finally:
+        locked.close()

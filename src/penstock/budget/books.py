@@ -26,6 +26,8 @@ AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionReques
 _MOST_TOKENS = 10**9
 """No call has more; what counts so is broken, and no store could add it up."""
 _TEND_S = 30.0
+_SETTLE_S = 2.0
+"""For so long an answer waits for its bill to be written."""
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
 _log = logging.getLogger(__name__)
@@ -59,11 +61,14 @@ class Held:
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Write down what the attempts took; what cannot be written now, the ledger keeps."""
         charges = [self._charge(each, each.usage) for each in attempts if each.usage is not None]
-        try:
-            await self._ledger.settle(self._hold, charges)
-        except PenstockError as error:
-            # The caller has an answer and cannot mend the disk; the ledger tries again.
-            _log.error("request %s could not be settled: %s", self._hold.request_id, error)
+        settling = asyncio.ensure_future(self._ledger.settle(self._hold, charges))
+        done, _ = await asyncio.wait({settling}, timeout=_SETTLE_S)
+        # The caller has an answer and cannot mend the disk; what has begun is written in the end.
+        error = settling.exception() if done else "the ledger is slow, and writes it later"
+        if isinstance(error, PenstockError | str):
+            _log.error("request %s is not settled yet: %s", self._hold.request_id, error)
+        elif error is not None:
+            raise error
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
         if max(usage.input_tokens or 0, usage.output_tokens or 0) <= _MOST_TOKENS:
@@ -132,7 +137,9 @@ class Books:
 
     async def _opened(self, ledger: Ledger) -> Ledger:
         try:
-            await ledger.declare_budgets(self._budgets, prune=self._prune)
+            # Who declares none has no say in those of others on the same file.
+            prune = self._prune and bool(self._budgets)
+            await ledger.declare_budgets(self._budgets, prune=prune)
             # What a killed process has left blocks nobody, also where none lives long enough to
             # tend the ledger.
             await ledger.sweep()

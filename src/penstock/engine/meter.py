@@ -100,7 +100,11 @@ class Meter:
     def paying(self, request: AnyRequest, ranked: Sequence[Target]) -> Paid:
         """The block in which the request may be made: held before, settled after."""
         return Paid(
-            lambda: self._accounts.reserve(self.request_id, request, ranked, self._caller),
+            # Within the request's own limit; settling is not, for the answer is there by then.
+            lambda: self.within(
+                request.timeout,
+                lambda: self._accounts.reserve(self.request_id, request, ranked, self._caller),
+            ),
             self.trail.attempts,
         )
 

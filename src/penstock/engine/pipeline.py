@@ -20,12 +20,10 @@ from penstock.contract.exchange import (
     Result,
     SamplingRequest,
     TokenCount,
-    Transcript,
     TranscriptionRequest,
     TranscriptionResult,
-    Vectors,
 )
-from penstock.contract.ports import Attempt, Pool, RouteDecision, Router, Target
+from penstock.contract.ports import Pool, RouteDecision, Router, Target
 from penstock.contract.requests import Caller
 from penstock.engine.accounts import Accounts, NoAccounts
 from penstock.engine.meter import NOBODY, Meter
@@ -69,7 +67,13 @@ class Pipeline:
         """The whole answer at once."""
         with self._meter(request, request_id, caller) as meter:
             request = validate(request, self._limits)
-            return await meter.within(request.timeout, lambda: self._answer(meter, request))
+            limit = request.timeout
+            ranked = await meter.within(limit, lambda: self._router.rank(request))
+            async with meter.paying(request, ranked) as targets:
+                attempt, reply = await meter.within(
+                    limit, lambda: self._pool.generate(targets, request, meter.trail)
+                )
+            return meter.result(attempt, reply)
 
     async def start(
         self, request: SamplingRequest, request_id: str | None = None, caller: Caller = NOBODY
@@ -101,9 +105,10 @@ class Pipeline:
         """A vector for each text."""
         with self._meter(request, request_id, caller) as meter:
             request = validate_embedding(request)
-            attempt, answer = await meter.within(
-                request.timeout, lambda: self._embedded(meter, target, request)
-            )
+            async with meter.paying(request, (target,)):
+                attempt, answer = await meter.within(
+                    request.timeout, lambda: self._pool.embed(target, request, meter.trail)
+                )
             metadata = meter.answered(attempt, answer)
         return EmbeddingResult(answer.vectors, metadata.model, metadata)
 
@@ -116,9 +121,10 @@ class Pipeline:
         """The words of a recording."""
         with self._meter(request, request_id) as meter:
             request = validate_transcription(request, self._limits)
-            attempt, answer = await meter.within(
-                request.timeout, lambda: self._transcribed(meter, ranked, request)
-            )
+            async with meter.paying(request, ranked) as targets:
+                attempt, answer = await meter.within(
+                    request.timeout, lambda: self._pool.transcribe(targets, request, meter.trail)
+                )
             metadata = meter.answered(attempt, answer)
         return TranscriptionResult(
             answer.text,
@@ -148,24 +154,6 @@ class Pipeline:
             stream=stream,
         )
 
-    async def _answer(self, meter: Meter, request: SamplingRequest) -> Result:
-        ranked = await self._router.rank(request)
-        async with meter.paying(request, ranked) as targets:
-            attempt, reply = await self._pool.generate(targets, request, meter.trail)
-        return meter.result(attempt, reply)
-
-    async def _embedded(
-        self, meter: Meter, target: Target, request: EmbeddingRequest
-    ) -> tuple[Attempt, Vectors]:
-        async with meter.paying(request, (target,)):
-            return await self._pool.embed(target, request, meter.trail)
-
-    async def _transcribed(
-        self, meter: Meter, ranked: Sequence[Target], request: TranscriptionRequest
-    ) -> tuple[Attempt, Transcript]:
-        async with meter.paying(request, ranked) as targets:
-            return await self._pool.transcribe(targets, request, meter.trail)
-
     async def _count(self, request: SamplingRequest) -> TokenCount:
         target = (await self._router.rank(request))[0]
         try:
@@ -184,7 +172,7 @@ class Pipeline:
             async with AsyncExitStack() as stack:
                 ranked = await meter.within(limit, lambda: self._router.rank(request))
                 paying = meter.paying(request, ranked)
-                targets = await meter.within(limit, lambda: stack.enter_async_context(paying))
+                targets = await stack.enter_async_context(paying)
                 opening = self._pool.open(targets, request, meter.trail)
                 opened = await meter.within(limit, lambda: stack.enter_async_context(opening))
                 while not final:

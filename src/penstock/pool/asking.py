@@ -87,6 +87,7 @@ class Asking(Generic[R]):
 
     def first_token(self) -> None:
         """The first event is there."""
+        self._ticket.permit.alive()
         self._try.first_token()
         self._ticket.state.first_tokens.add(time.perf_counter() - self._began)
 

@@ -25,7 +25,7 @@ import msgspec
 LAST_RESORT_S = 1.0
 """How long a target that just failed is left alone even by those who have no other."""
 BreakerState = Literal["closed", "open", "half_open"]
-_Outcome = Literal["success", "failure", "ignored"]
+_Outcome = Literal["success", "failure", "ignored", "alive"]
 
 
 class BreakerSettings(msgspec.Struct, frozen=True):
@@ -158,11 +158,12 @@ class Breaker:
     def _dropped(self, _probe: object) -> None:
         self._wake()
 
-    def _report(self, generation: int, outcome: _Outcome, reason: str) -> None:
-        if generation != self._generation:
+    def _report(self, permit: Permit, outcome: _Outcome, reason: str) -> None:
+        if permit.generation != self._generation:
             return
-        self._probe = None
-        self._wake()
+        if self._probe is not None and self._probe() is permit:
+            self._probe = None
+            self._wake()
         if outcome == "success":
             self._failures = 0
             if self._state == "half_open":
@@ -178,12 +179,17 @@ class Breaker:
 class Permit:
     """The leave to make one call; its first report counts, later ones do nothing."""
 
-    __slots__ = ("__weakref__", "_generation", "_report")
+    __slots__ = ("__weakref__", "_report", "generation")
 
-    def __init__(self, report: Callable[[int, _Outcome, str], None], generation: int) -> None:
+    def __init__(self, report: Callable[[Permit, _Outcome, str], None], generation: int) -> None:
         """Made by `Breaker.allow`."""
-        self._report: Callable[[int, _Outcome, str], None] | None = report
-        self._generation = generation
+        self._report: Callable[[Permit, _Outcome, str], None] | None = report
+        self.generation = generation
+
+    def alive(self) -> None:
+        """The target has begun to answer: if this is a probe, the next one need not wait for it."""
+        if self._report is not None:
+            self._report(self, "alive", "")
 
     def success(self) -> None:
         """The target answered, to the end."""
@@ -200,4 +206,4 @@ class Permit:
     def _tell(self, outcome: _Outcome, reason: str = "") -> None:
         report, self._report = self._report, None
         if report is not None:
-            report(self._generation, outcome, reason)
+            report(self, outcome, reason)

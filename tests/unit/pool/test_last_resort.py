@@ -181,3 +181,33 @@ async def test_one_that_cannot_take_the_request_is_no_reason_to_spare_the_next()
     warm = msgspec.structs.replace(REQUEST, temperature=0.5)
     attempt, _ = await pool.generate([first, TARGET], warm)
     assert attempt.target == TARGET
+
+
+async def test_a_probe_that_has_begun_to_answer_holds_nobody_up() -> None:
+    pause = Pause()
+    provider = StubProvider([HELLO[0], pause, *HELLO[1:]])
+    pool = pool_of(provider)
+    opened_before_now(pool)
+    async with pool.open([TARGET], REQUEST) as opened:
+        assert await anext(opened.batches)
+        provider.steps = HELLO
+        # It is the only probe, and may last as long as it likes.
+        attempt, _ = await pool.generate([TARGET], REQUEST)
+        assert attempt.target == TARGET
+
+
+async def test_a_probe_that_begins_and_breaks_still_fails(
+    breaker: Breaker, clock: ManualClock
+) -> None:
+    breaker.trip("down")
+    clock.now += LAST_RESORT_S
+    first = await breaker.probe(10)
+    assert first is not None
+    first.alive()
+    second = breaker.allow()
+    assert second is not None
+    assert breaker.allow() is None
+    first.failure("broke off")
+    assert (breaker.state, breaker.reason) == ("open", "broke off")
+    second.success()
+    assert breaker.state == "open"
