@@ -18,6 +18,7 @@ from penstock.contract.events import Chunk
 from penstock.contract.exchange import SamplingRequest
 from penstock.gateway import Engine
 from penstock.server.sampling_ws import MISTAKES
+from penstock.server.websocket_protocol import SocketProtocol
 from penstock.testing import FakeProvider, engine_with
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Pause, Scenario
@@ -460,3 +461,20 @@ async def test_the_upgrade_is_asked_for_by_the_library_too(gateway: Gateway) -> 
         async with socket_of(gateway, origin="https://evil.example"):
             pass
     assert refused.value.response.status_code == 403
+
+
+async def test_a_goodbye_that_nobody_takes_is_not_waited_for() -> None:
+    fake = Talkative()
+    async with (
+        running_gateway(engine_with(fake)) as gateway,
+        raw_socket(gateway, buffer=2**15) as client,
+    ):
+        (connection,) = gateway.server.server_state.connections
+        assert isinstance(connection, SocketProtocol)
+        connection.close_timeout = 0.2
+        client.send(type="createMessage", id=1, stream=True, params=params("a", maxTokens=10_000))
+        await until(lambda: fake.said)
+        await settled(lambda: fake.said["a"])
+        await close_frame(client)
+        async with asyncio.timeout(5):
+            await until(lambda: not gateway.server.server_state.connections)
