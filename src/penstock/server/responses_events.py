@@ -106,7 +106,8 @@ class EventEncoder:
 
     def _other(self, event: StreamEvent) -> list[bytes]:
         if isinstance(event, ReasoningDelta):
-            return self._thought(event)
+            # A signature alone comes with the whole item, at its end.
+            return self._thought(event) if event.text else []
         if isinstance(event, ToolUseDelta):
             return self._call(event)
         if isinstance(event, ToolStarted):

@@ -132,6 +132,9 @@ class StreamEncoder:
             if type(event) is Chunk:
                 frames.append(self._chunk(b'{"type":"text","text":%b}' % _encode(event.text)))
             elif isinstance(event, ReasoningDelta):
+                if not event.text:
+                    # A signature alone says nothing that could be shown.
+                    continue
                 frames.append(self._chunk(b'{"type":"reasoning","text":%b}' % _encode(event.text)))
             elif isinstance(event, ToolUseDelta):
                 frames.append(self._chunk(_tool_use(event)))

@@ -355,6 +355,18 @@ def test_a_stream_of_everything_ends_with_what_a_whole_answer_would_have() -> No
     assert [done[index] for index in range(len(output))] == output
 
 
+def test_a_signature_alone_is_no_event_of_its_own() -> None:
+    signed = Reasoning("hm", "signature")
+    end = Complete(result(signed, Text("Well")))
+    plain = written(ReasoningDelta("hm"), Chunk("Well"), end)
+    marked = written(ReasoningDelta("hm"), ReasoningDelta("", signed), Chunk("Well"), end)
+    assert types(marked) == types(plain)
+    # Thinking that is not shown opens no item before the text.
+    assert types(written(ReasoningDelta("", signed), Chunk("Well"), end)) == types(
+        written(Chunk("Well"), end)
+    )
+
+
 def test_a_seal_without_thinking_comes_last() -> None:
     use = ToolUse("a", "f", {}, meta={"k": "v"})
     events = written(ToolUseDelta(0, "a", "f", "{}"), Complete(result(use, reason="toolUse")))

@@ -7,9 +7,11 @@ import pytest
 
 from penstock.config.settings import Config
 from penstock.contract.errors import StreamInterrupted
+from penstock.contract.events import ReasoningDelta
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.messages import ToolUse
+from penstock.contract.messages import Reasoning, ToolUse
 from penstock.gateway import Engine
+from penstock.server.sampling_encode import EventFrames, StreamEncoder
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Fault, Pause, Scenario
@@ -52,6 +54,13 @@ async def test_thinking_and_tools() -> None:
     assert (chunks[2]["id"], chunks[2]["name"]) == ("a", "f")
     assert json.loads("".join(chunk["arguments"] for chunk in chunks[2:])) == {"x": 1}
     assert [block["type"] for block in events[-1][1]["content"]] == ["text", "tool_use"]
+
+
+def test_a_signature_alone_is_no_chunk() -> None:
+    encoder = StreamEncoder(EventFrames("req_1"))
+    assert encoder.encode([ReasoningDelta("", Reasoning("", "signature"))]) == []
+    (first,) = encoder.encode([ReasoningDelta("hm")])
+    assert b'"seq":0' in first
 
 
 async def test_a_stream_that_breaks_ends_with_an_error() -> None:
