@@ -434,3 +434,42 @@ async def test_an_answer_in_hand_is_given_although_the_ledger_is_locked(tmp_path
             assert found == [("fake", 37_000, False)]
     finally:
         locked.close()
+
+
+async def test_going_on_with_a_broken_stream_passes_no_hard_budget(tmp_path: Path) -> None:
+    """Each request may be billed three times, and there is money for some of that."""
+    cut = FakeReply(text="one two three four five ", error=StreamInterrupted("cut"))
+    requests = 20
+    providers = [FakeProvider([cut] * requests, name=name) for name in ("a", "b", "c")]
+    limit_nanos = 30 * 100 * OUTPUT
+    budgets = {"total": {"limit_usd": limit_nanos / 1e9, "period": "forever"}}
+    async with bookkeeper(tmp_path, *providers, budgets=budgets) as engine:
+
+        async def ask() -> penstock.PenstockError | None:
+            try:
+                async with await engine.create_message_stream("Count", max_tokens=100) as stream:
+                    await stream.result()
+            except penstock.PenstockError as error:
+                return error
+            return None
+
+        errors = await asyncio.gather(*(ask() for _ in range(requests)))
+        assert None not in errors
+        (balance,) = await engine.budgets()
+        assert (balance.held_nanos, balance.overdrawn) == (0, False)
+        assert 0 < balance.used_nanos <= limit_nanos
+        assert not await (await engine.ledger()).verify()
+
+
+async def test_who_cannot_pay_twice_gets_what_was_said_and_the_reason(tmp_path: Path) -> None:
+    cut = FakeReply(text="one two three ", error=StreamInterrupted("cut"))
+    first, second = FakeProvider([cut], name="first"), FakeProvider(["four"], name="second")
+    # For one call, and not for a second beside what the first has taken.
+    budgets = {"total": {"limit_usd": 0.0011, "period": "forever"}}
+    async with bookkeeper(tmp_path, first, second, budgets=budgets) as engine:
+        async with await engine.create_message_stream("Count", max_tokens=100) as stream:
+            with pytest.raises(StreamInterrupted) as caught:
+                await stream.result()
+        assert second.requests == []
+        assert caught.value.partial == "one two three "
+        assert "budget 'total'" in str(caught.value)

@@ -42,6 +42,9 @@ class Unheld:
         """All of these may be tried."""
         self.targets = targets
 
+    async def extend(self, target: Target) -> None:
+        """There is no need to."""
+
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """There is nothing to settle."""
 
@@ -49,19 +52,31 @@ class Unheld:
 class Held:
     """What is held for one request, until it is settled."""
 
-    __slots__ = ("_books", "_hold", "_ledger", "targets")
+    __slots__ = ("_books", "_costs", "_hold", "_ledger", "_more", "targets")
 
-    def __init__(self, books: Books, ledger: Ledger, hold: Hold) -> None:
-        """Made by `Books.reserve`."""
+    def __init__(
+        self, books: Books, ledger: Ledger, hold: Hold, costs: Sequence[tuple[Target, int | None]]
+    ) -> None:
+        """Made by `Books.reserve`; `costs` are the most that one call of each target may cost."""
         self._books = books
         self._ledger = ledger
         self._hold = hold
+        self._costs = dict(costs)
+        self._more: list[Hold] = []
         self.targets = hold.targets
+
+    async def extend(self, target: Target) -> None:
+        """Hold what one more call of this target may cost, for what was held is spent."""
+        hold = self._hold
+        asked = [(target, self._costs[target])]
+        self._more.append(
+            await self._ledger.reserve(hold.request_id, asked, key=hold.key, tags=hold.tags)
+        )
 
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Write down what the attempts took; what cannot be written now, the ledger keeps."""
         charges = [self._charge(each, each.usage) for each in attempts if each.usage is not None]
-        settling = asyncio.ensure_future(self._ledger.settle(self._hold, charges))
+        settling = asyncio.ensure_future(self._settle(charges))
         done, _ = await asyncio.wait({settling}, timeout=_SETTLE_S)
         # The caller has an answer and cannot mend the disk; what has begun is written in the end.
         error = settling.exception() if done else "the ledger is slow, and writes it later"
@@ -69,6 +84,12 @@ class Held:
             _log.error("request %s is not settled yet: %s", self._hold.request_id, error)
         elif error is not None:
             raise error
+
+    async def _settle(self, charges: Sequence[Charge]) -> None:
+        await self._ledger.settle(self._hold, charges)
+        for hold in self._more:
+            # Its calls are among the charges.
+            await self._ledger.settle(hold)
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
         if max(usage.input_tokens or 0, usage.output_tokens or 0) <= _MOST_TOKENS:
@@ -166,11 +187,11 @@ class Books:
                 candidates = self._candidates(request, ranked, rough=True)
                 hold = await ledger.reserve(request_id, candidates, key=caller.key, tags=tags)
                 self._tight = bool(hold.postings)
-                return Held(self, ledger, hold)
+                return Held(self, ledger, hold, candidates)
             self._tight = True
         candidates = self._candidates(request, ranked)
         hold = await ledger.reserve(request_id, candidates, key=caller.key, tags=tags)
-        return Held(self, ledger, hold)
+        return Held(self, ledger, hold, candidates)
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """What these attempts cost together, in nano-dollars; None when that is not known."""

@@ -170,6 +170,10 @@ class Trail(Protocol):
         """What the attempts took together that have ended; None when nothing was billed."""
         ...
 
+    async def afford(self, target: Target) -> None:
+        """Have money for one more attempt, after some that were billed; raises BudgetExceeded."""
+        ...
+
 
 class OpenStream(msgspec.Struct):
     """A stream that has begun; the attempt changes when another target goes on with it."""

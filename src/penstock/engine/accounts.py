@@ -9,6 +9,7 @@ from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, Transc
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
+from penstock.telemetry.trail import Trail
 
 AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
 
@@ -19,6 +20,10 @@ class Hold(Protocol):
     @property
     def targets(self) -> Sequence[Target]:
         """Those that may be tried, in their order: their budgets have room for it."""
+        ...
+
+    async def extend(self, target: Target) -> None:
+        """Set aside what one more attempt at this target may cost; raises BudgetExceeded."""
         ...
 
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
@@ -66,6 +71,9 @@ class Everything:
         """Of these targets."""
         self.targets = targets
 
+    async def extend(self, target: Target) -> None:
+        """There is no need to."""
+
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """There is nothing to settle."""
 
@@ -73,22 +81,21 @@ class Everything:
 class Paid:
     """The block in which targets may be asked: entered with a hold, left with its settlement."""
 
-    __slots__ = ("_attempts", "_hold", "_reserve")
+    __slots__ = ("_hold", "_reserve", "_trail")
 
     _hold: Hold
 
-    def __init__(
-        self, reserve: Callable[[], Awaitable[Hold]], attempts: Sequence[AttemptRecord]
-    ) -> None:
-        """`attempts` are those of the request, as they become known."""
+    def __init__(self, reserve: Callable[[], Awaitable[Hold]], trail: Trail) -> None:
+        """`trail` is that of the request; more is set aside when it has to pay twice."""
         self._reserve = reserve
-        self._attempts = attempts
+        self._trail = trail
 
     async def __aenter__(self) -> Sequence[Target]:
         """The targets that there is money for; raises BudgetExceeded."""
         self._hold = await self._reserve()
+        self._trail.extend = self._hold.extend
         return self._hold.targets
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Whatever has happened is paid for."""
-        await self._hold.settle(self._attempts)
+        await self._hold.settle(self._trail.attempts)

@@ -105,7 +105,7 @@ class Meter:
                 request.timeout,
                 lambda: self._accounts.reserve(self.request_id, request, ranked, self._caller),
             ),
-            self.trail.attempts,
+            self.trail,
         )
 
     def first_token(self) -> None:

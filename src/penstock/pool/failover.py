@@ -97,8 +97,9 @@ class FailoverPool:
 
         A stream that breaks later is gone on with by the next target, where that can be done.
         """
-        run = self._run(ranked, request, admit)
-        stream = Continuation(run, trail or unheard(), self._mid_stream)
+        heard = trail or unheard()
+        run = self._run(ranked, request, admit, heard)
+        stream = Continuation(run, heard, self._mid_stream)
         async with contextlib.aclosing(stream.events()) as batches:
             opened = await stream.opened(batches)
             async with contextlib.aclosing(opened.batches):
@@ -117,8 +118,8 @@ class FailoverPool:
         call: Callable[[Provider, str, R], Awaitable[A]],
         trail: Trail | None,
     ) -> tuple[Attempt, A]:
-        run = self._run(ranked, request, fit)
         heard = trail or unheard()
+        run = self._run(ranked, request, fit, heard)
 
         async def ask(ticket: Ticket[R]) -> A:
             async with Asking(ticket, run.caller, heard) as asking:
@@ -141,7 +142,7 @@ class FailoverPool:
                     run.failed(ticket, error)
         raise run.exhausted()
 
-    def _run(self, ranked: Sequence[Target], request: R, fit: Fit[R]) -> Run[R]:
+    def _run(self, ranked: Sequence[Target], request: R, fit: Fit[R], trail: Trail) -> Run[R]:
         return Run(
             ranked,
             request,
@@ -150,6 +151,7 @@ class FailoverPool:
             states=self.states,
             budget=self._budget,
             settings=self._settings,
+            trail=trail,
         )
 
 

@@ -11,10 +11,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from penstock.contract.errors import AllTargetsFailed, PenstockError
+from penstock.contract.errors import AllTargetsFailed, BudgetExceeded, PenstockError
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.options import Capabilities
-from penstock.contract.ports import Attempt, Provider, Target
+from penstock.contract.ports import Attempt, Provider, Target, Trail
 from penstock.pool.backoff import RetryBudget, pause_s
 from penstock.pool.breaker import Permit
 from penstock.pool.history import Waits
@@ -64,8 +64,10 @@ class Run(Generic[R]):
         states: TargetStates,
         budget: RetryBudget,
         settings: RetrySettings,
+        trail: Trail,
     ) -> None:
         """Nothing is asked before a ticket is used."""
+        self._trail = trail
         # Whoever is known to be ill is asked last, if at all.
         self._waiting = sorted(ranked, key=lambda target: not states.available(target)[0])
         self._refused: list[Target] = []
@@ -99,6 +101,8 @@ class Run(Generic[R]):
             while True:
                 self._again_in = None
                 self._otherwise = False
+                if self._number and not await self._affordable(target):
+                    break
                 ticket = self._issue(target)
                 if ticket is None:
                     break
@@ -182,6 +186,16 @@ class Run(Generic[R]):
         failed = AllTargetsFailed(f"all {len(last)} targets failed: {said}", attempts=errors)
         failed.__cause__ = errors[-1] if errors else None
         return failed
+
+    async def _affordable(self, target: Target) -> bool:
+        """What was held is for one bill: after a broken answer the next one needs its own."""
+        try:
+            await self._trail.afford(target)
+        except BudgetExceeded as error:
+            error.located(provider=target.provider, model=target.model)
+            self.failures.append((target, error))
+            return False
+        return True
 
     async def _last_resort(self) -> Ticket[R] | None:
         """Nobody was asked, for all are left alone: one call now and then beats none at all."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 
 from penstock.contract.exchange import StopReason
 from penstock.contract.metadata import Usage
-from penstock.contract.ports import Attempt
+from penstock.contract.ports import Attempt, Target
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import AttemptRecord, AttemptStarted, RequestRecord, RequestStarted
 
@@ -56,7 +57,7 @@ class Try:
 class Trail:
     """What one request has tried so far; `finished` is called once, by whoever began it."""
 
-    __slots__ = ("attempts", "begun", "hooks")
+    __slots__ = ("attempts", "begun", "extend", "hooks")
 
     def __init__(self, hooks: Hooks, begun: RequestStarted) -> None:
         """The request has come in."""
@@ -64,7 +65,14 @@ class Trail:
         self.begun = begun
         self.attempts: list[AttemptRecord] = []
         """Those that have ended, in the order of their ends."""
+        self.extend: Callable[[Target], Awaitable[None]] | None = None
+        """Sets money aside for a further try at this target; None: there is no need to."""
         hooks.started(begun)
+
+    async def afford(self, target: Target) -> None:
+        """Have money for one more try, after some that were billed; raises BudgetExceeded."""
+        if self.extend is not None and any(each.usage is not None for each in self.attempts):
+            await self.extend(target)
 
     def begin(self, attempt: Attempt) -> Try:
         """A target is about to be asked."""
