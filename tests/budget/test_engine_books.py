@@ -27,6 +27,7 @@ from penstock.contract.exchange import (
     Usage,
     Vectors,
 )
+from penstock.contract.options import Capabilities
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.background import until
 
@@ -438,10 +439,17 @@ async def test_an_answer_in_hand_is_given_although_the_ledger_is_locked(tmp_path
 
 async def test_going_on_with_a_broken_stream_passes_no_hard_budget(tmp_path: Path) -> None:
     """Each request may be billed three times, and there is money for some of that."""
-    cut = FakeReply(text="one two three four five ", error=StreamInterrupted("cut"))
+
+    class Anew(FakeProvider):
+        """Begins from the beginning, so that each target says, and bills, all of it."""
+
+        def capabilities(self, model: str) -> Capabilities:
+            return msgspec.structs.replace(super().capabilities(model), prefill=False)
+
+    cut = FakeReply(text="one two three " * 30, error=StreamInterrupted("cut"))
     requests = 20
-    providers = [FakeProvider([cut] * requests, name=name) for name in ("a", "b", "c")]
-    limit_nanos = 30 * 100 * OUTPUT
+    providers = [Anew([cut] * requests, name=name) for name in ("a", "b", "c")]
+    limit_nanos = 10 * 110 * OUTPUT
     budgets = {"total": {"limit_usd": limit_nanos / 1e9, "period": "forever"}}
     async with bookkeeper(tmp_path, *providers, budgets=budgets) as engine:
 
