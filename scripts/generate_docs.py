@@ -188,7 +188,8 @@ def _server(server: str) -> Iterator[str]:
 _EXAMPLES: Mapping[str, str] = {
     "budgets": (
         '[budgets.total]\nlimit_usd = 100.0\nperiod = "month"\ntimezone = "Europe/Berlin"\n\n'
-        '[budgets.claude]\nlimit_usd = 5.0\nperiod = "day"\nprovider = "claude"\nhard = false\n'
+        '[budgets.anthropic]\nlimit_usd = 5.0\nperiod = "day"\nprovider = "anthropic"\n'
+        "hard = false\n"
     ),
     "providers": (
         '[providers.local]\nkind = "openai-chat"\nurl = "http://127.0.0.1:8000/v1"\n'

@@ -147,10 +147,14 @@ async def test_only_who_is_no_visitor_removes_budgets_that_others_declared(tmp_p
     path = tmp_path / "x.db"
     async with Engine(config(path, budgets={"total": {"limit_usd": 5}})) as engine:
         assert len(await engine.budgets()) == 1
-    async with Engine(config(path), prune_budgets=False) as visitor:
-        assert len(await visitor.budgets()) == 1
+    other: dict[str, Any] = {"other": {"limit_usd": 5}}
+    async with Engine(config(path, budgets=other), prune_budgets=False) as visitor:
+        assert len(await visitor.budgets()) == 2
     async with Engine(config(path)) as engine:
-        assert len(await engine.budgets()) == 0
+        # Who declares none has no say in those of others.
+        assert len(await engine.budgets()) == 2
+    async with Engine(config(path, budgets=other)) as engine:
+        assert [each.budget.name for each in await engine.budgets()] == ["other"]
 
 
 async def test_calls_whose_price_nobody_knows_are_counted(tmp_path: Path) -> None:
