@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias
 
 from penstock.budget.entries import UNPRICED, Charge, Hold
 from penstock.budget.ledger import Ledger
@@ -15,14 +14,13 @@ from penstock.budget.prices import PriceBook
 from penstock.budget.rules import Budget
 from penstock.budget.worst_case import worst_cases
 from penstock.contract.errors import BudgetExceeded, ConfigurationError, PenstockError
-from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.exchange import AnyRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 
-AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
 _MOST_TOKENS = 10**9
 """No call has more; what counts so is broken, and no store could add it up."""
 _TEND_S = 30.0
@@ -31,22 +29,6 @@ _SETTLE_S = 2.0
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
 _log = logging.getLogger(__name__)
-
-
-class Unheld:
-    """For a request for which nothing is held."""
-
-    __slots__ = ("targets",)
-
-    def __init__(self, targets: Sequence[Target]) -> None:
-        """All of these may be tried."""
-        self.targets = targets
-
-    async def extend(self, target: Target) -> None:
-        """There is no need to."""
-
-    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
-        """There is nothing to settle."""
 
 
 class Held:
@@ -172,13 +154,13 @@ class Books:
 
     async def reserve(
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
-    ) -> Held | Unheld:
-        """Hold the most that the dearest target may cost; raises BudgetExceeded."""
+    ) -> Held | None:
+        """Hold the most that the dearest target may cost; raises BudgetExceeded. None: no books."""
         if not self.prices.prepared(ranked):
             # The list of prices is large, and is read once.
             await asyncio.to_thread(self.prices.prepare, ranked)
         if self._open_ledger is None:
-            return Unheld(ranked)
+            return None
         ledger = self._ledger or await self.ledger()
         tags = _tags(request, caller)
         if not self._tight:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from penstock.budget.prices import PriceBook
-from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
 from penstock.contract.messages import Audio, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
@@ -30,8 +30,6 @@ from penstock.tokens import (
 from penstock.tokens.estimate import MESSAGE_TOKENS
 from penstock.tokens.media import longest
 from penstock.tokens.text import Count
-
-AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
 
 _INSTRUCTIONS = 200
 """What asks a model that hears for a transcript, where there is no call of its own for it."""

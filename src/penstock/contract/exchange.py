@@ -214,6 +214,10 @@ class TranscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):
     ignore_invalid_options: bool = False
 
 
+AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
+"""Whatever the pipeline runs."""
+
+
 class TranscriptSegment(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of a transcript with its place in the recording, in seconds."""
 

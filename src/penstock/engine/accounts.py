@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.exchange import AnyRequest
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 from penstock.telemetry.trail import Trail
-
-AnyRequest: TypeAlias = SamplingRequest | EmbeddingRequest | TranscriptionRequest
 
 
 class Hold(Protocol):
@@ -36,8 +34,11 @@ class Accounts(Protocol):
 
     async def reserve(
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
-    ) -> Hold:
-        """Set aside the most that the request may cost; raises BudgetExceeded."""
+    ) -> Hold | None:
+        """Set aside the most that the request may cost; raises BudgetExceeded.
+
+        None: nothing is held, and all targets may be tried.
+        """
         ...
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
@@ -53,49 +54,41 @@ class NoAccounts:
 
     async def reserve(
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
-    ) -> Hold:
-        """Everything may be tried."""
-        return Everything(ranked)
+    ) -> None:
+        """Nothing is held."""
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """Unknown."""
         return None
 
 
-class Everything:
-    """A hold that holds nothing back."""
-
-    __slots__ = ("targets",)
-
-    def __init__(self, targets: Sequence[Target]) -> None:
-        """Of these targets."""
-        self.targets = targets
-
-    async def extend(self, target: Target) -> None:
-        """There is no need to."""
-
-    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
-        """There is nothing to settle."""
-
-
 class Paid:
     """The block in which targets may be asked: entered with a hold, left with its settlement."""
 
-    __slots__ = ("_hold", "_reserve", "_trail")
+    __slots__ = ("_hold", "_ranked", "_reserve", "_trail")
 
-    _hold: Hold
+    _hold: Hold | None
 
-    def __init__(self, reserve: Callable[[], Awaitable[Hold]], trail: Trail) -> None:
+    def __init__(
+        self,
+        reserve: Callable[[], Awaitable[Hold | None]],
+        ranked: Sequence[Target],
+        trail: Trail,
+    ) -> None:
         """`trail` is that of the request; more is set aside when it has to pay twice."""
         self._reserve = reserve
+        self._ranked = ranked
         self._trail = trail
 
     async def __aenter__(self) -> Sequence[Target]:
         """The targets that there is money for; raises BudgetExceeded."""
-        self._hold = await self._reserve()
-        self._trail.extend = self._hold.extend
-        return self._hold.targets
+        hold = self._hold = await self._reserve()
+        if hold is None:
+            return self._ranked
+        self._trail.extend = hold.extend
+        return hold.targets
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Whatever has happened is paid for."""
-        await self._hold.settle(self._trail.attempts)
+        if self._hold is not None:
+            await self._hold.settle(self._trail.attempts)

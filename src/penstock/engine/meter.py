@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from penstock.contract.errors import PenstockError, ProviderTimeout
 from penstock.contract.exchange import (
+    AnyRequest,
     EmbeddingRequest,
     Metadata,
     Reply,
@@ -22,7 +23,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.ports import Attempt, Target
 from penstock.contract.requests import Caller
-from penstock.engine.accounts import Accounts, AnyRequest, Paid
+from penstock.engine.accounts import Accounts, Paid
 from penstock.engine.running import InFlight, new_request_id
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import Operation, RequestContent, RequestStarted
@@ -105,6 +106,7 @@ class Meter:
                 request.timeout,
                 lambda: self._accounts.reserve(self.request_id, request, ranked, self._caller),
             ),
+            ranked,
             self.trail,
         )
 

@@ -13,7 +13,7 @@ from penstock.server import anthropic_decode, anthropic_encode
 from penstock.server.anthropic_decode import MessagesCall
 from penstock.server.anthropic_errors import ANTHROPIC_ERRORS
 from penstock.server.asgi import Route, Routes
-from penstock.server.exchange import Exchange, Header, facts, header_value, stream_facts
+from penstock.server.exchange import Exchange, Header, facts, forward, header_value, stream_facts
 
 
 async def messages(engine: Engine, exchange: Exchange) -> None:
@@ -36,14 +36,7 @@ async def _stream(engine: Engine, exchange: Exchange, call: MessagesCall) -> Non
         )
         headers = stream_facts(handle.request_id, handle.attempt)
         await exchange.begin_stream(_named(headers, handle.request_id))
-        async with contextlib.aclosing(handle.batches()) as batches:
-            async for batch in batches:
-                data = encoder.encode(batch)
-                if encoder.ended:
-                    await exchange.end(data)
-                    break
-                if data:
-                    await exchange.write(data)
+        await forward(exchange, handle, encoder)
 
 
 async def count_tokens(engine: Engine, exchange: Exchange) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, quote
+from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
 
+from penstock.contract.events import StreamEvent
 from penstock.contract.exchange import Metadata
 from penstock.contract.metadata import nanos_to_text
 from penstock.contract.ports import Attempt
 from penstock.contract.requests import Caller
 from penstock.engine.running import new_request_id
 from penstock.server.errors import Failure, HttpProblem
+from penstock.streaming.handle import StreamHandle
 
 Scope: TypeAlias = dict[str, Any]
 Event: TypeAlias = dict[str, Any]
@@ -49,7 +52,6 @@ class Exchange:
 
     __slots__ = (
         "_limit",
-        "_query",
         "_receive",
         "_send",
         "_task",
@@ -78,7 +80,6 @@ class Exchange:
         """Whether the answer is complete, so that nothing more can be told."""
         self.gone = False
         """Whether the client has gone and the task was cancelled for it."""
-        self._query: bytes = scope.get("query_string", b"")
         self._receive = receive
         self._send = send
         self._limit = limit
@@ -90,11 +91,6 @@ class Exchange:
     def caller(self) -> Caller | None:
         """Where the request comes from, as far as its headers tell."""
         return caller_of(self.headers)
-
-    @property
-    def query(self) -> dict[str, str]:
-        """What stands behind the path; of a name that stands there twice, the last."""
-        return dict(parse_qsl(self._query.decode("latin-1"), keep_blank_values=True))
 
     async def body(self) -> bytes:
         """The whole body; raises HttpProblem as soon as it is known to be too large."""
@@ -253,3 +249,25 @@ def header_value(text: str) -> bytes:
     """The text as a header may carry it; a name that a provider made up could hold anything."""
     plain = text.isascii() and text.isprintable()
     return (text if plain else quote(text, safe=" /:@+,;=")).encode()
+
+
+class BatchEncoder(Protocol):
+    """Writes the events of one stream in a door's own words."""
+
+    ended: bool
+
+    def encode(self, batch: Sequence[StreamEvent], /) -> bytes:
+        """What there is to send for these events; `ended` is set with the last of them."""
+        ...
+
+
+async def forward(exchange: Exchange, handle: StreamHandle, encoder: BatchEncoder) -> None:
+    """Send a stream on to its end, as fast as the client takes it."""
+    async with contextlib.aclosing(handle.batches()) as batches:
+        async for batch in batches:
+            data = encoder.encode(batch)
+            if encoder.ended:
+                await exchange.end(data)
+                break
+            if data:
+                await exchange.write(data)

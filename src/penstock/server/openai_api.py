@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Any
 
@@ -13,7 +12,7 @@ from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNo
 from penstock.gateway import Engine
 from penstock.server import openai_chat_decode, openai_chat_encode, openai_embeddings
 from penstock.server.asgi import Route, Routes
-from penstock.server.exchange import Exchange, facts, stream_facts
+from penstock.server.exchange import Exchange, facts, forward, stream_facts
 from penstock.server.openai_chat_decode import ChatCall
 from penstock.server.openai_chat_messages import in_callers_numbers
 
@@ -58,14 +57,7 @@ async def _stream(engine: Engine, exchange: Exchange, call: ChatCall) -> None:
             include_usage=call.include_usage,
         )
         await exchange.begin_stream(stream_facts(handle.request_id, handle.attempt))
-        async with contextlib.aclosing(handle.batches()) as batches:
-            async for batch in batches:
-                data = encoder.encode(batch)
-                if encoder.ended:
-                    await exchange.end(data)
-                    break
-                if data:
-                    await exchange.write(data)
+        await forward(exchange, handle, encoder)
 
 
 async def embeddings(engine: Engine, exchange: Exchange) -> None:

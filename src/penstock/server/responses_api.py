@@ -10,7 +10,7 @@ from penstock.gateway import Engine
 from penstock.server import responses_decode, responses_encode
 from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, OpenAIErrors
-from penstock.server.exchange import Exchange, facts, stream_facts
+from penstock.server.exchange import Exchange, facts, forward, stream_facts
 from penstock.server.mcp_rounds import Rounds, rounds_of
 from penstock.server.openai_api import room
 from penstock.server.responses_decode import ResponsesCall
@@ -73,14 +73,7 @@ async def _stream(engine: Engine, exchange: Exchange, call: ResponsesCall) -> No
     async with handle:
         encoder = EventEncoder(handle.request_id, handle.attempt.target.model, call.echo)
         await exchange.begin_stream(stream_facts(handle.request_id, handle.attempt))
-        async with contextlib.aclosing(handle.batches()) as batches:
-            async for batch in batches:
-                data = encoder.encode(batch)
-                if encoder.ended:
-                    await exchange.end(data)
-                    break
-                if data:
-                    await exchange.write(data)
+        await forward(exchange, handle, encoder)
 
 
 async def _follow(exchange: Exchange, call: ResponsesCall, rounds: Rounds) -> None:
