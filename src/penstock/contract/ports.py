@@ -161,6 +161,11 @@ class Try(Protocol):
 class Trail(Protocol):
     """Where the attempts of one request are written down."""
 
+    @property
+    def key(self) -> str | None:
+        """The name of the key that the caller has shown."""
+        ...
+
     def begin(self, attempt: Attempt) -> Try:
         """A target is about to be asked."""
         ...

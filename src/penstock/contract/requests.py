@@ -19,6 +19,7 @@ from penstock.contract.options import (
     ToolChoice,
     ToolDefinition,
 )
+from penstock.contract.terms import Terms
 
 T = TypeVar("T")
 Messages: TypeAlias = str | Message | Iterable[Message | str | JSONObject]
@@ -57,6 +58,8 @@ class Caller(msgspec.Struct, frozen=True):
     traceparent: str | None = None
     """The caller's place in a trace, as in the W3C header; else it is that of the running task."""
     tracestate: str | None = None
+    terms: Terms | None = None
+    """What the caller may use, and how much of it; None: everything."""
 
 
 class RequestOptions(PromptOptions, total=False):

@@ -8,6 +8,7 @@ from typing import Protocol
 from penstock.contract.exchange import AnyRequest
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
+from penstock.contract.terms import Admission
 from penstock.telemetry.records import AttemptRecord
 from penstock.telemetry.trail import Trail
 
@@ -65,30 +66,50 @@ class NoAccounts:
 class Paid:
     """The block in which targets may be asked: entered with a hold, left with its settlement."""
 
-    __slots__ = ("_hold", "_ranked", "_reserve", "_trail")
+    __slots__ = ("_admission", "_admit", "_hold", "_ranked", "_reserve", "_trail")
 
     _hold: Hold | None
 
     def __init__(
         self,
-        reserve: Callable[[], Awaitable[Hold | None]],
         ranked: Sequence[Target],
+        admit: Callable[[Sequence[Target]], Admission] | None,
+        reserve: Callable[[Sequence[Target]], Awaitable[Hold | None]],
         trail: Trail,
     ) -> None:
-        """`trail` is that of the request; more is set aside when it has to pay twice."""
-        self._reserve = reserve
+        """`admit` asks the caller's terms, where there are any.
+
+        `trail` is that of the request; more is set aside when it has to pay twice.
+        """
         self._ranked = ranked
+        self._admit = admit
+        self._reserve = reserve
         self._trail = trail
+        self._admission: Admission | None = None
 
     async def __aenter__(self) -> Sequence[Target]:
-        """The targets that there is money for; raises BudgetExceeded."""
-        hold = self._hold = await self._reserve()
+        """The targets that the caller may use and has money for.
+
+        Raises ModelNotFound, RateLimited or BudgetExceeded.
+        """
+        ranked = self._ranked
+        if self._admit is not None:
+            self._admission = self._admit(ranked)
+            ranked = self._admission.targets
+        try:
+            hold = self._hold = await self._reserve(ranked)
+        except BaseException:
+            if self._admission is not None:
+                self._admission.settle(None)
+            raise
         if hold is None:
-            return self._ranked
+            return ranked
         self._trail.extend = hold.extend
         return hold.targets
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Whatever has happened is paid for."""
+        if self._admission is not None:
+            self._admission.settle(self._trail.used)
         if self._hold is not None:
             await self._hold.settle(self._trail.attempts)

@@ -92,6 +92,7 @@ class Meter:
                 requested_model=request.model,
                 max_tokens=request.max_tokens if sampling else None,
                 temperature=request.temperature if sampling else None,
+                key=caller.key,
                 traceparent=caller.traceparent,
                 tracestate=caller.tracestate,
             ),
@@ -100,13 +101,15 @@ class Meter:
 
     def paying(self, request: AnyRequest, ranked: Sequence[Target]) -> Paid:
         """The block in which the request may be made: held before, settled after."""
+        caller, terms = self._caller, self._caller.terms
         return Paid(
-            # Within the request's own limit; settling is not, for the answer is there by then.
-            lambda: self.within(
-                request.timeout,
-                lambda: self._accounts.reserve(self.request_id, request, ranked, self._caller),
-            ),
             ranked,
+            None if terms is None else lambda targets: terms.admit(request, targets),
+            # Within the request's own limit; settling is not, for the answer is there by then.
+            lambda targets: self.within(
+                request.timeout,
+                lambda: self._accounts.reserve(self.request_id, request, targets, caller),
+            ),
             self.trail,
         )
 

@@ -37,9 +37,9 @@ class Asking(Generic[R]):
     __slots__ = ("_began", "_caller", "_ticket", "_trail", "_try", "usage")
 
     def __init__(self, ticket: Ticket[R], caller: str, trail: Trail) -> None:
-        """`caller` is who waits in line; callers take turns."""
+        """`caller` is who waits in line, if no key says it; callers take turns."""
         self._ticket = ticket
-        self._caller = caller
+        self._caller = trail.key or caller
         self._trail = trail
         self.usage: Usage | None = None
 

@@ -98,6 +98,8 @@ class _Told:
             parts.append(f"{told.get('input_tokens', 0)}+{told.get('output_tokens', 0)} tokens")
         if told.get("cost_usd"):
             parts.append(f"${told['cost_usd']:.6f}")
+        if "key" in told:
+            parts.append(f"key {told['key']}")
         return "  ".join([*parts, told["request_id"]])
 
 
@@ -107,6 +109,7 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
         "request_id": record.request_id,
         "operation": record.operation,
         "model": record.requested_model,
+        "key": record.key,
         "provider": record.provider,
         "upstream_model": record.model,
         "outcome": record.outcome,

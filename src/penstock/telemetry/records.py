@@ -30,6 +30,8 @@ class RequestStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """What the caller asked for, as it was written; None for the default."""
     max_tokens: int | None = None
     temperature: float | None = None
+    key: str | None = None
+    """The name of the key that the caller has shown."""
     traceparent: str | None = None
     """The caller's place in a trace, as in the W3C header; else it is that of the running task."""
     tracestate: str | None = None
@@ -103,6 +105,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     outcome: Outcome
     stream: bool = False
     requested_model: str | None = None
+    key: str | None = None
+    """The name of the key that the caller has shown."""
     provider: str | None = None
     """Who answered, or failed last; None when nobody was asked."""
     model: str | None = None
@@ -142,6 +146,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             outcome=outcome_of(error),
             stream=begun.stream,
             requested_model=begun.requested_model,
+            key=begun.key,
             provider=provider or (last.provider if last else None),
             model=model or (last.model if last else None),
             first_token_s=first_token_s,

@@ -69,6 +69,11 @@ class Trail:
         """Sets money aside for a further try at this target; None: there is no need to."""
         hooks.started(begun)
 
+    @property
+    def key(self) -> str | None:
+        """The name of the key that the caller has shown."""
+        return self.begun.key
+
     async def afford(self, target: Target) -> None:
         """Have money for one more try, after some that were billed; raises BudgetExceeded."""
         if self.extend is not None and any(each.usage is not None for each in self.attempts):

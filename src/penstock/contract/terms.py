@@ -1,0 +1,31 @@
+"""What a caller may do beside spending money, as the pipeline asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.contract.exchange import AnyRequest
+from penstock.contract.metadata import Usage
+from penstock.contract.ports import Target
+
+
+class Admission(Protocol):
+    """A request that is let through."""
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """Those of the ranked targets that the caller may use."""
+        ...
+
+    def settle(self, usage: Usage | None) -> None:
+        """The request is over, and took this; None: nothing."""
+        ...
+
+
+class Terms(Protocol):
+    """What a caller may use, and how much of it."""
+
+    def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> Admission:
+        """Let a request through; raises ModelNotFound, or RateLimited with the time to wait."""
+        ...
