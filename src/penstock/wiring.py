@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 from penstock.budget.amounts import nanos_of
@@ -10,10 +10,19 @@ from penstock.budget.books import Books
 from penstock.budget.ledger import Ledger
 from penstock.budget.prices import OwnPrice, PriceBook
 from penstock.budget.rules import Budget
-from penstock.config.settings import BudgetConfig, Config, PriceConfig, ProviderConfig
+from penstock.config.settings import (
+    BudgetConfig,
+    Config,
+    KeyConfig,
+    PriceConfig,
+    ProviderConfig,
+)
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Provider, Target
+from penstock.keys.records import Key, KeyBudget, KeyHash, budget_of
+from penstock.keys.ring import Keyring
+from penstock.keys.store import KeyStore
 from penstock.pool.breaker import BreakerSettings
 from penstock.pool.failover import FailoverPool
 from penstock.pool.run import RetrySettings
@@ -72,12 +81,13 @@ def books_of(
             ) from error
         return await Ledger.open(storage.path, synchronous=storage.synchronous)
 
+    own = [budget for key in keys_of(config) if (budget := budget_of(key)) is not None]
     kept = keep or storage.url is not None or bool(config.budgets)
     return Books(
         price_book(config),
         able,
         open_ledger=open_ledger if kept else None,
-        budgets=budgets_of(config),
+        budgets=[*budgets_of(config), *own],
         prune=prune,
         at_once=1 if config.pool.hedge_quantile is None else 2,
     )
@@ -105,6 +115,38 @@ def _budget(name: str, budget: BudgetConfig) -> Budget:
         hard=budget.hard,
         warn_at=budget.warn_at,
     )
+
+
+def keys_of(config: Config) -> Sequence[Key]:
+    """The keys that the configuration declares."""
+    return [_key(name, key) for name, key in config.keys.items()]
+
+
+def _key(name: str, key: KeyConfig) -> Key:
+    budget = key.budget
+    return Key(
+        name=name,
+        hashes=(KeyHash(key.hash),),
+        models=key.models,
+        requests_per_minute=key.requests_per_minute,
+        tokens_per_minute=key.tokens_per_minute,
+        expires=None if key.expires is None else key.expires.timestamp(),
+        tags=key.tags,
+        budget=None
+        if budget is None
+        else KeyBudget(nanos_of(budget.limit_usd), budget.period, budget.timezone),
+    )
+
+
+def targets_of(config: Config) -> Mapping[str, Sequence[str]]:
+    """The configured models with their targets, as they are written."""
+    return {name: model.targets for name, model in config.models.items()}
+
+
+def keyring_of(config: Config, *, required: bool = False) -> Keyring:
+    """All keys that open this gateway; `required`: also without any, nobody else gets in."""
+    store = KeyStore(config.storage.path)
+    return Keyring(keys_of(config), store, models=targets_of(config), required=required)
 
 
 def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool:

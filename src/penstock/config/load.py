@@ -73,11 +73,17 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
             if item["loc"] not in within
         ]
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
-    found = chain(_unknown_names(config), _misplaced_prices(config), _idle_budgets(config))
+    whole = _with_default_model(config)
+    found = chain(
+        _unknown_names(config),
+        _misplaced_prices(config),
+        _idle_budgets(config),
+        _wrong_keys(whole),
+    )
     problems = [f"{_place(text, path)}: {said}" for path, said in found]
     if problems:
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems))
-    return _with_default_model(config)
+    return whole
 
 
 def _unknown_names(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -128,6 +134,26 @@ def _idle_budgets(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]
             )
 
 
+def _wrong_keys(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Models that a key could never use, and two keys that could not be told apart."""
+    known = callable_names(config.providers)
+    of: dict[str, str] = {}
+    for name, key in config.keys.items():
+        for index, model in enumerate(key.models):
+            provider, separator, _ = model.partition("/")
+            if model not in config.models and not (separator and provider in known):
+                near = difflib.get_close_matches(model, config.models, 1)
+                hint = f"did you mean {near[0]!r}?" if near else "write a model of this file"
+                said = f"there is no model {model!r}; {hint}"
+                yield ("keys", name, "models", index), said
+        if (other := of.setdefault(key.hash, name)) != name:
+            yield ("keys", name, "hash"), f"it is also that of keys.{other}; give each its own key"
+    for name in config.budgets:
+        if name.startswith("key:"):
+            said = "names that begin with `key:` are for the keys' own budgets; take another"
+            yield ("budgets", name), said
+
+
 def _with_default_model(config: Config) -> Config:
     """A file that names no model, nor a provider other than `embedded`, means the bundled one."""
     if config.models or config.providers.keys() - {"embedded"}:
@@ -172,12 +198,17 @@ def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) ->
         )
     if path[-1] == "[key]":
         path, message = path[:-1], "a name may hold no slash and no space"
+        if path[0] == "keys":
+            message = "a key's name has up to 64 letters, digits, dots, dashes and underscores"
+    elif path[0] == "keys" and path[-1] == "hash":
+        message = "write sha256: and 64 hexadecimal digits, as `penstock keys hash` prints them"
     elif path[0] == "models" and kind == "string_pattern_mismatch":
         message = "a target is written provider/model"
     elif path == ("storage", "url") and kind == "string_pattern_mismatch":
         message = "a database is written sqlite:/// and a path, such as sqlite:///penstock.db"
     elif path[-1] == "url" and kind == "string_pattern_mismatch":
         message = "an address begins with http:// or https://"
+    message = message.removeprefix("Value error, ")
     return f"{_place(text, path)}: {message[:1].lower()}{message[1:]}"
 
 

@@ -5,29 +5,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
-    StringConstraints,
     field_serializer,
     field_validator,
 )
 
+from penstock.config.keys import KeyConfig
+from penstock.config.values import KeyName, Name, Seconds, Section, TargetName, Usd, Zone
+
 DEFAULT_STORAGE = "sqlite:///penstock.db"
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-TargetName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
-
-
-class Section(BaseModel):
-    """A table of the file; unknown keys are errors, so that a typo cannot go unnoticed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+SHORTEST_ADMIN_KEY = 16
 
 
 class ServerConfig(Section):
@@ -42,6 +32,26 @@ class ServerConfig(Section):
         description="How each request is logged to standard error: for people, as JSON lines, or "
         "not at all. Nothing that was said is logged.",
     )
+    admin_key: SecretStr | None = Field(
+        default=None,
+        description="The key for `/admin`, which opens no other door but `/metrics` and `/ready`. "
+        "Without it nobody gets into `/admin`.",
+        examples=["${PENSTOCK_ADMIN_KEY}"],
+    )
+
+    @field_validator("admin_key")
+    @classmethod
+    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
+        text = key.get_secret_value().strip() if key is not None else ""
+        # An environment variable that is empty means none: it must not let everybody in.
+        if not text:
+            return None
+        if len(text) < SHORTEST_ADMIN_KEY:
+            raise ValueError(
+                f"it has {len(text)} characters: give {SHORTEST_ADMIN_KEY} or more, such as a key "
+                "that `penstock keys hash` makes"
+            )
+        return SecretStr(text)
 
 
 class ProviderConfig(Section):
@@ -249,7 +259,7 @@ class BudgetConfig(Section):
     period: Literal["hour", "day", "week", "month", "forever"] = Field(
         default="month", description="Calendar periods; weeks begin on Monday."
     )
-    timezone: str = Field(default="UTC", description="Whose calendar, such as `Europe/Berlin`.")
+    timezone: Zone = Field(default="UTC", description="Whose calendar, such as `Europe/Berlin`.")
     provider: str | None = Field(default=None, description="Only calls of this provider.")
     model: str | None = Field(
         default=None, description="Only calls of this upstream model, or `provider/model`."
@@ -265,15 +275,6 @@ class BudgetConfig(Section):
     warn_at: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
         default=(0.8,), description="Shares of the limit at which there is a warning."
     )
-
-    @field_validator("timezone")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"{name!r} is no time zone: give one such as Europe/Berlin") from None
-        return name
 
 
 class LimitsConfig(Section):
@@ -302,6 +303,7 @@ class Config(Section):
     prices: PricesConfig = Field(default_factory=PricesConfig)
     storage: StorageConfig = Field(default_factory=StorageConfig)
     budgets: dict[Name, BudgetConfig] = Field(default_factory=dict)
+    keys: dict[KeyName, KeyConfig] = Field(default_factory=dict)
 
     @property
     def default_model(self) -> str | None:

@@ -9,7 +9,8 @@ from typing import Any, cast, get_args
 
 from pydantic.fields import FieldInfo
 
-from penstock.config.settings import Config, Section
+from penstock.config.settings import Config
+from penstock.config.values import Section
 from penstock.providers.registry import KINDS
 
 _WIDTH = 96
@@ -75,8 +76,19 @@ _BUDGETS = """\
 #hard = false
 """
 
+_KEYS = """\
+# Who may call the gateway. Without any key it serves this machine only, and asks nobody. The
+# command `penstock keys create` makes keys without this file; those below are for deployments whose
+# keys come with the file: `penstock keys hash` makes a key and prints what to write here.
+#[keys.ci]
+#hash = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+#models = ["default"]
+#requests_per_minute = 600
+#tokens_per_minute = 1_000_000
+#budget = { limit_usd = 5.0, period = "day" }
+"""
 
-_PROSE = {"providers": _PROVIDERS, "models": _MODELS, "budgets": _BUDGETS}
+_PROSE = {"providers": _PROVIDERS, "models": _MODELS, "budgets": _BUDGETS, "keys": _KEYS}
 """What is written by hand: examples for the tables that are there once a name."""
 
 
@@ -107,7 +119,7 @@ def _named_tables(name: str, section: type[Section]) -> str:
     lines = [f"# Every [{name}.NAME] takes these settings:"]
     for key, field in section.model_fields.items():
         described = f"{key}: {field.description}"
-        if not field.is_required() and _default(field) not in (None, {}):
+        if not field.is_required() and _default(field) not in (None, {}, ()):
             described += f" Default: {_toml(_default(field))}."
         lines += _comment(described, first="#   ", rest="#     ")
     return "\n".join(lines) + "\n"

@@ -51,7 +51,10 @@ def test_the_examples_load_when_their_comment_signs_are_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TEAM_API_KEY", "k")
-    shown = r"\[|url|kind|auth_token|model_path|targets|limit_usd|period|timezone|provider|hard"
+    shown = (
+        r"\[|url|kind|auth_token|model_path|targets|limit_usd|period|timezone|provider|hard"
+        r"|hash|models|requests_per|tokens_per|budget"
+    )
     examples = re.sub(rf"^#({shown})", r"\1", template(), flags=re.MULTILINE)
     config = parse(examples)
     assert {"openai-chat", "groq", "vllm", "team", "own", "embedded"} == set(config.providers)
@@ -60,6 +63,7 @@ def test_the_examples_load_when_their_comment_signs_are_removed(
         "total": "month",
         "groq": "week",
     }
+    assert config.keys["ci"].budget is not None
     assert all((provider.kind or name) in KINDS for name, provider in config.providers.items())
 
 

@@ -21,6 +21,7 @@ BUSY_LIMIT_S = 30.0
 """How long a process waits for the others before it gives up."""
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0002, 0.005
 _CHECKPOINT_PAGES = 4000
+LEDGER_META = "ledger_meta"
 _T = TypeVar("_T")
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -131,14 +132,16 @@ def prepare(
     connection: sqlite3.Connection,
     path: Path,
     migrations: Sequence[Sequence[str]] = MIGRATIONS,
+    meta: str = LEDGER_META,
 ) -> Path | None:
     """Bring the tables to the newest version; returns the backup that was made before, if any.
 
-    Raises ConfigurationError for a file of a newer Penstock, which is left as it is.
+    `meta` is the table that has their version. Raises ConfigurationError for a file of a newer
+    Penstock, which is left as it is.
     """
     patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
     try:
-        version = schema_version(connection)
+        version = schema_version(connection, meta)
         check_version(version, path, len(migrations))
         backup = None
         if version < len(migrations):
@@ -148,7 +151,7 @@ def prepare(
             for statements in migrations[version:]:
                 for statement in statements:
                     connection.execute(statement)
-            _set_version(connection, len(migrations))
+            _set_version(connection, len(migrations), meta)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
@@ -156,12 +159,12 @@ def prepare(
     return backup
 
 
-def schema_version(connection: sqlite3.Connection) -> int:
+def schema_version(connection: sqlite3.Connection, meta: str = LEDGER_META) -> int:
     """The version of the tables; 0 when there are none."""
-    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ledger_meta'"
-    if connection.execute(known).fetchone() is None:
+    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    if connection.execute(known, (meta,)).fetchone() is None:
         return 0
-    query = "SELECT value FROM ledger_meta WHERE name = 'version'"
+    query = f"SELECT value FROM {meta} WHERE name = 'version'"
     return int(connection.execute(query).fetchone()[0])
 
 
@@ -174,14 +177,14 @@ def check_version(version: int, path: Path, newest: int = len(MIGRATIONS)) -> No
         )
 
 
-def _set_version(connection: sqlite3.Connection, version: int) -> None:
+def _set_version(connection: sqlite3.Connection, version: int, meta: str) -> None:
     connection.execute(
-        "CREATE TABLE IF NOT EXISTS ledger_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL)"
+        f"CREATE TABLE IF NOT EXISTS {meta} (name TEXT PRIMARY KEY, value INTEGER NOT NULL)"
     )
-    connection.execute("INSERT OR REPLACE INTO ledger_meta VALUES ('version', ?)", (version,))
+    connection.execute(f"INSERT OR REPLACE INTO {meta} VALUES ('version', ?)", (version,))
     # Processes that have it open look at the version again when this number changes.
     connection.execute(
-        "INSERT INTO ledger_meta VALUES ('generation', 1) "
+        f"INSERT INTO {meta} VALUES ('generation', 1) "
         "ON CONFLICT (name) DO UPDATE SET value = value + 1"
     )
 

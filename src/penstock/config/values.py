@@ -1,0 +1,30 @@
+"""What the tables of the file have in common, and the kinds of values that several of them take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+
+class Section(BaseModel):
+    """A table of the file; unknown keys are errors, so that a typo cannot go unnoticed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"{name!r} is no time zone: give one such as Europe/Berlin") from None
+    return name
+
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+TargetName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
+KeyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Zone = Annotated[str, AfterValidator(_known_zone)]

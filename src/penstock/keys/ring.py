@@ -1,0 +1,139 @@
+"""All keys that there are, by the hash of their text: one look-up a request, whatever their number.
+
+The hash of what a caller shows is looked up, and then compared in constant time. Nobody can learn
+anything about a key from how long that takes: what a caller chooses is hashed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from penstock.contract.errors import PenstockError
+from penstock.keys.records import LONGEST, Key, digest_of
+from penstock.keys.store import KeyStore
+from penstock.keys.terms import KeyTerms
+
+CHECK_S = 1.0
+"""How soon a change that another process has made is noticed."""
+_log = logging.getLogger("penstock.server")
+
+Verdict: TypeAlias = Literal["good", "unknown", "expired", "revoked", "rotated"]
+
+
+class Found(NamedTuple):
+    """What there is to say about what a caller has shown."""
+
+    verdict: Verdict
+    terms: KeyTerms | None = None
+    """Of the key that it is, or was; None: of none that is known."""
+
+
+class _Slot(NamedTuple):
+    digest: bytes
+    until: float | None
+    terms: KeyTerms
+
+
+UNKNOWN = Found("unknown")
+
+
+class Keyring:
+    """The keys of the configuration and those of the store; the former go first."""
+
+    def __init__(
+        self,
+        configured: Iterable[Key] = (),
+        store: KeyStore | None = None,
+        *,
+        models: Mapping[str, Iterable[str]] | None = None,
+        required: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`models` are the configured ones with their targets.
+
+        `required`: a key is asked for even when there is none, so that nobody gets in.
+        """
+        self._configured = {key.name: key for key in configured}
+        self._store = store
+        self._models = models or {}
+        self._required = required
+        self._clock = clock
+        self._generation = 0
+        self._stored: Sequence[Key] = ()
+        self._terms: dict[str, KeyTerms] = {}
+        self._slots: dict[bytes, _Slot] = {}
+        self._failing = False
+        self._sort()
+
+    @property
+    def asks(self) -> bool:
+        """Whether callers need a key: as soon as there ever was one, also if it was revoked."""
+        return self._required or bool(self._terms)
+
+    def __len__(self) -> int:
+        """How many keys are known, those included that open nothing any more."""
+        return len(self._terms)
+
+    def find(self, shown: bytes) -> Found:
+        """Whose text this is, and whether it opens the door now."""
+        if len(shown) > LONGEST:
+            return UNKNOWN
+        digest = digest_of(shown)
+        slot = self._slots.get(digest)
+        if slot is None or not hmac.compare_digest(slot.digest, digest):
+            return UNKNOWN
+        now = self._clock()
+        if slot.until is not None and slot.until <= now:
+            return Found("rotated", slot.terms)
+        state = slot.terms.key.state(now)
+        if state == "active":
+            return Found("good", slot.terms)
+        return Found("expired" if state == "expired" else "revoked", slot.terms)
+
+    def configure(self, keys: Iterable[Key], models: Mapping[str, Iterable[str]]) -> None:
+        """The configuration has changed; what the windows have counted stays counted."""
+        self._configured = {key.name: key for key in keys}
+        self._models = models
+        self._sort()
+
+    async def refresh(self) -> bool:
+        """Look whether the store has changed, and if so, read it; whether it had."""
+        store = self._store
+        if store is None or await asyncio.to_thread(store.generation) == self._generation:
+            return False
+        self._generation, self._stored = await asyncio.to_thread(store.keys)
+        self._sort()
+        return True
+
+    async def watch(self) -> None:
+        """Refresh again and again; while the file cannot be read, the keys stay as they are."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await self.refresh()
+            except PenstockError as error:
+                if not self._failing:
+                    _log.error("the keys cannot be read, those known still hold: %s", error)
+                self._failing = True
+            else:
+                self._failing = False
+
+    def _sort(self) -> None:
+        keys = {key.name: key for key in self._stored}
+        for name in keys.keys() & self._configured.keys():
+            _log.warning("the key %r of penstock.toml hides the one that was created", name)
+        keys |= self._configured
+        before = self._terms
+        self._terms = {
+            name: KeyTerms(key, self._models, before.get(name)) for name, key in keys.items()
+        }
+        self._slots = {
+            each.digest: _Slot(each.digest, each.until, terms)
+            for terms in self._terms.values()
+            for each in terms.key.hashes
+        }

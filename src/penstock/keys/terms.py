@@ -1,0 +1,135 @@
+"""What one key allows: which models, how many requests and tokens a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from penstock.contract.errors import ModelNotFound, RateLimited
+from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
+from penstock.contract.metadata import Usage
+from penstock.contract.ports import Target
+from penstock.contract.requests import Caller
+from penstock.keys.records import Key
+from penstock.keys.windows import Step, Window
+from penstock.tokens import estimate_request, estimate_text, family_of
+
+
+class KeyAdmission:
+    """A request that a key has let through."""
+
+    __slots__ = ("_step", "_taken", "_window", "targets")
+
+    def __init__(
+        self, targets: Sequence[Target], window: Window | None, step: Step | None, taken: int
+    ) -> None:
+        """Made by `KeyTerms.admit`."""
+        self.targets = targets
+        self._window = window
+        self._step = step
+        self._taken = taken
+
+    def settle(self, usage: Usage | None) -> None:
+        """Put what was used in the place of what was expected."""
+        if self._window is None or self._step is None:
+            return
+        used = 0 if usage is None else (usage.total_tokens or 0)
+        self._window.correct(self._step, used - self._taken)
+        self._taken = used
+
+
+class KeyTerms:
+    """A key at work; its windows go on when its definition changes."""
+
+    __slots__ = ("_names", "_prefixes", "_targets", "caller", "key", "requests", "tokens")
+
+    def __init__(
+        self,
+        key: Key,
+        models: Mapping[str, Iterable[str]],
+        before: KeyTerms | None = None,
+    ) -> None:
+        """`models` are the configured ones with their targets; `before` is the key until now."""
+        self.key = key
+        self._names = frozenset(key.models)
+        self._prefixes = tuple(name[:-1] for name in key.models if name.endswith("/*"))
+        targets = (models[name] for name in self._names if name in models)
+        self._targets = frozenset(target for several in targets for target in several)
+        self.requests = _window(key.requests_per_minute, before and before.requests)
+        self.tokens = _window(key.tokens_per_minute, before and before.tokens)
+        self.caller = Caller(key=key.name, tags=key.tags, terms=self)
+        """On whose behalf this key's requests are made."""
+
+    def __repr__(self) -> str:
+        return f"KeyTerms({self.key.name!r})"
+
+    def may_use(self, model: str) -> bool:
+        """Whether a request may name this model."""
+        return not self._names or model in self._names or model.startswith(self._prefixes)
+
+    def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> KeyAdmission:
+        """Let a request through; raises ModelNotFound, or RateLimited with the time to wait."""
+        targets = self._allowed(request.model, ranked)
+        window = self.tokens
+        if window is None:
+            return KeyAdmission(targets, None, None, 0)
+        wanted = _tokens(request, targets[0].model)
+        step = window.take(wanted)
+        if step is None:
+            raise self._too_many(window, wanted)
+        return KeyAdmission(targets, window, step, wanted)
+
+    def _allowed(self, model: str | None, ranked: Sequence[Target]) -> Sequence[Target]:
+        if not self._names:
+            return ranked
+        if model:
+            if not self.may_use(model):
+                raise not_for_this_key(model)
+            return ranked
+        # Without a name, hints may have brought targets of any model here.
+        mine = [target for target in ranked if self._may_reach(str(target))]
+        if not mine:
+            raise not_for_this_key(None)
+        return mine
+
+    def _may_reach(self, target: str) -> bool:
+        return target in self._targets or self.may_use(target)
+
+    def _too_many(self, window: Window, wanted: int) -> RateLimited:
+        limit = f"the key {self.key.name!r} may use {window.limit} tokens a minute"
+        if wanted > window.limit:
+            return RateLimited(
+                f"{limit}, and this request may take {wanted}: send less, or lower max_tokens",
+                retryable=False,
+            )
+        wait = window.wait_s(wanted)
+        return RateLimited(
+            f"{limit}; this request may take {wanted}, and {window.remaining} are left: "
+            f"try again in {wait:.0f} s",
+            retry_after=wait,
+        )
+
+
+def not_for_this_key(model: str | None) -> ModelNotFound:
+    """The same words for a model that is not there and for one that the key may not use."""
+    what = f"there is no model {model!r} for this key" if model else "this request names no model"
+    return ModelNotFound(f"{what}; GET /v1/models lists those that it may use", model=model)
+
+
+def _window(limit: int | None, before: Window | None) -> Window | None:
+    if limit is None:
+        return None
+    if before is None:
+        return Window(limit)
+    before.limit = limit
+    return before
+
+
+def _tokens(request: AnyRequest, model: str) -> int:
+    """The most that a request is likely to take."""
+    if isinstance(request, SamplingRequest):
+        return estimate_request(request, model) + request.max_tokens
+    if isinstance(request, EmbeddingRequest):
+        family = family_of(model)
+        return sum(estimate_text(text, family) for text in request.texts)
+    # Nobody knows how much is said in a recording; it is counted afterwards.
+    return 0
