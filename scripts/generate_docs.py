@@ -191,6 +191,11 @@ _EXAMPLES: Mapping[str, str] = {
         '[budgets.anthropic]\nlimit_usd = 5.0\nperiod = "day"\nprovider = "anthropic"\n'
         "hard = false\n"
     ),
+    "keys": (
+        f'[keys.ci]\nhash = "sha256:{"0" * 64}"\nmodels = ["default"]\n'
+        "requests_per_minute = 600\ntokens_per_minute = 1_000_000\nexpires = 2027-01-31\n"
+        'budget = { limit_usd = 5.0, period = "day" }\n'
+    ),
     "providers": (
         '[providers.local]\nkind = "openai-chat"\nurl = "http://127.0.0.1:8000/v1"\n'
         'auth_token = "${LOCAL_KEY:-}"\nheaders = { "x-team" = "search" }'
@@ -275,6 +280,8 @@ def _default(key: str, field: dict[str, Any], required: Sequence[str]) -> str:
 
 
 _WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true, false"}
+_FORMATS = {"password": "secret text", "date-time": "date or moment"}
+_TABLES = {"PriceConfig": "a price, as above", "KeyBudgetConfig": "table"}
 _BOUNDS = {
     "minimum": "at least {}",
     "exclusiveMinimum": "more than {}",
@@ -297,7 +304,7 @@ def _one_type(field: dict[str, Any]) -> str:
             f"`{json.dumps(value)}`" for value in field.get("enum", [field.get("const")])
         )
     if "$ref" in field:
-        return "a price, as above"
+        return _TABLES[field["$ref"].rsplit("/", 1)[1]]
     match field["type"]:
         case "array":
             word = f"list of {_type(field['items'])}"
@@ -305,7 +312,7 @@ def _one_type(field: dict[str, Any]) -> str:
             inner = field["additionalProperties"]
             word = "tables, see below" if "$ref" in inner else f"table of {_type(inner)}"
         case kind:
-            word = "secret text" if field.get("format") == "password" else _WORDS[kind]
+            word = _FORMATS.get(field.get("format", "")) or _WORDS[kind]
     bounds = [said.format(field[key]) for key, said in _BOUNDS.items() if key in field]
     return ", ".join((word, *bounds))
 

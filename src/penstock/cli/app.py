@@ -20,6 +20,7 @@ from penstock.cli import (
     embed,
     embedded,
     init,
+    keys,
     models,
     providers,
     serve,
@@ -84,6 +85,7 @@ def build(*, rich: bool) -> typer.Typer:
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
     app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
+    app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
     app.add_typer(embedded.build(), name="embedded", rich_help_panel=_SET_UP)
     return app
 
