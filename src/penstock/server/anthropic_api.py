@@ -42,6 +42,7 @@ async def _stream(engine: Engine, exchange: Exchange, call: MessagesCall) -> Non
 async def count_tokens(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/messages/count_tokens`."""
     call = anthropic_decode.decode_prompt(await exchange.body())
+    exchange.require(call.request.model)
     with _in_callers_words(call):
         count = await engine.count_tokens(call.request)
     headers = [

@@ -18,6 +18,7 @@ import msgspec
 from penstock.contract.errors import PenstockError
 from penstock.engine.running import new_request_id
 from penstock.gateway import Engine
+from penstock.server.access import Gate, Needs
 from penstock.server.errors import (
     OPENAI_ERRORS,
     ErrorShape,
@@ -27,7 +28,6 @@ from penstock.server.errors import (
     headers_of,
 )
 from penstock.server.exchange import REQUEST_ID, ClientGone, Exchange, Receive, Scope, Send
-from penstock.server.guard import LocalGuard
 from penstock.server.websocket import INTERNAL_ERROR, SERVICE_RESTART, Socket
 
 logger = logging.getLogger("penstock.server")
@@ -45,13 +45,16 @@ class Route(NamedTuple):
 
     handler: Handler
     errors: ErrorShape = OPENAI_ERRORS
+    needs: Needs = "key"
+    """What its callers must show, where keys are asked for; below `/admin` always the admin key."""
 
 
 class SocketRoute(NamedTuple):
-    """Who talks over a WebSocket, and in which words one is refused."""
+    """Who talks over a WebSocket, in which words one is refused, and what its callers must show."""
 
     handler: SocketHandler
     errors: ErrorShape = OPENAI_ERRORS
+    needs: Needs = "key"
 
 
 Routes: TypeAlias = Mapping[tuple[str, str], Route]
@@ -67,19 +70,19 @@ class App:
         routes: Routes,
         *,
         max_request_bytes: int,
-        guard: LocalGuard | None = None,
+        gate: Gate | None = None,
         sockets: Mapping[str, SocketRoute] | None = None,
     ) -> None:
         """The engine is opened when the server starts, on the server's event loop.
 
-        `sockets` are the WebSockets by their paths.
+        Without a `gate` everybody may do everything; `sockets` are the WebSockets by their paths.
         """
         self._open_engine = open_engine
         self._engine: Engine | None = None
         self.max_request_bytes = max_request_bytes
         """The largest body, or message of a WebSocket, that is read."""
         self._sockets = sockets or {}
-        self._guard = guard
+        self.gate = gate
         heads = {
             ("HEAD", path): route for (method, path), route in routes.items() if method == "GET"
         }
@@ -102,25 +105,28 @@ class App:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
-        try:
-            engine = self._engine = self._open_engine()
-        except PenstockError as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        async with engine:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                engine = self._open_engine()
+                await stack.enter_async_context(engine)
+                if self.gate is not None:
+                    await stack.enter_async_context(self.gate)
+            except PenstockError as error:
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            self._engine = engine
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, exchange: Exchange) -> None:
-        route = self._routes.get((exchange.method, exchange.path))
+        route = self._find(exchange.method, exchange.path)
         errors = self._errors_at(exchange.path) if route is None else route.errors
         try:
-            if self._guard is not None:
-                self._guard.check(exchange.headers)
+            if self.gate is not None:
+                self.gate.admit(exchange, "key" if route is None else route.needs)
             if route is None:
-                route = self._find(exchange.method, exchange.path)
-                errors = route.errors
+                raise self._nothing(exchange.method, exchange.path)
             await route.handler(self._ready(), exchange)
         except asyncio.CancelledError:
             # Either the client has gone, or the server has no more time for it.
@@ -131,6 +137,8 @@ class App:
         except ClientGone:
             pass
         except Exception as error:  # noqa: BLE001 - nothing may reach the client but a door's words
+            if self.gate is not None:
+                error = self.gate.failed(exchange, error)
             await _fail(exchange, errors, error)
         finally:
             exchange.close()
@@ -139,8 +147,8 @@ class App:
         route = self._sockets.get(socket.path)
         errors = OPENAI_ERRORS if route is None else route.errors
         try:
-            if self._guard is not None:
-                self._guard.check(socket.headers)
+            if self.gate is not None:
+                socket.knock(self.gate, "key" if route is None else route.needs)
             if route is None:
                 message = f"there is no WebSocket at {socket.path}"
                 raise HttpProblem(Failure(404, message, code="not_found"))
@@ -161,17 +169,23 @@ class App:
             raise HttpProblem(Failure(503, "the gateway is starting", code="starting"))
         return self._engine
 
-    def _find(self, method: str, path: str) -> Route:
-        """The route of a path that is not in the table as it is; raises a 404 or a 405."""
-        for (known, prefix), route in self._below.items():
+    def _find(self, method: str, path: str) -> Route | None:
+        route = self._routes.get((method, path))
+        if route is not None:
+            return route
+        for (known, prefix), below in self._below.items():
             if known == method and path.startswith(prefix):
-                return route
+                return below
+        return None
+
+    def _nothing(self, method: str, path: str) -> HttpProblem:
+        """Why there is no route: a 404 or a 405."""
         allowed = {known for known, exact in self._routes if exact == path}
         allowed |= {known for known, prefix in self._below if path.startswith(prefix)}
         if not allowed:
-            raise HttpProblem(Failure(404, f"there is nothing at {path}", code="not_found"))
+            return HttpProblem(Failure(404, f"there is nothing at {path}", code="not_found"))
         allow = ", ".join(sorted(allowed))
-        raise HttpProblem(
+        return HttpProblem(
             Failure(
                 405,
                 f"{path} takes {allow}, not {method}",

@@ -6,17 +6,24 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import quote
 
+import msgspec
+
+from penstock.contract.errors import ModelNotFound
 from penstock.contract.events import StreamEvent
 from penstock.contract.exchange import Metadata
 from penstock.contract.metadata import nanos_to_text
 from penstock.contract.ports import Attempt
 from penstock.contract.requests import Caller
+from penstock.engine.meter import NOBODY
 from penstock.engine.running import new_request_id
 from penstock.server.errors import Failure, HttpProblem
 from penstock.streaming.handle import StreamHandle
+
+if TYPE_CHECKING:
+    from penstock.server.access import Access
 
 Scope: TypeAlias = dict[str, Any]
 Event: TypeAlias = dict[str, Any]
@@ -51,12 +58,14 @@ class Exchange:
     """
 
     __slots__ = (
+        "_client",
         "_limit",
         "_receive",
         "_send",
         "_task",
         "_timer",
         "_watcher",
+        "access",
         "ended",
         "gone",
         "headers",
@@ -74,6 +83,9 @@ class Exchange:
         self.request_id: str | None = None
         """The id that the door has taken from the caller, for answers that the engine has no part
         in; without one they get a new id."""
+        self._client: tuple[str, int] | None = scope.get("client")
+        self.access: Access | None = None
+        """What the caller may do, once that is known."""
         self.started = False
         """Whether the answer has begun, so that a failure can only be told inside it."""
         self.ended = False
@@ -89,8 +101,26 @@ class Exchange:
 
     @property
     def caller(self) -> Caller | None:
-        """Where the request comes from, as far as its headers tell."""
-        return caller_of(self.headers)
+        """Where the request comes from, as far as its key and its headers tell."""
+        return caller_of(self.headers, self.access)
+
+    @property
+    def peer(self) -> str:
+        """The address of whoever is connected."""
+        return peer_of(self._client)
+
+    def may_use(self, model: str) -> bool:
+        """Whether the caller may ask for this model, and so know of it."""
+        return self.access is None or self.access.may_use(model)
+
+    def require(self, model: str | None) -> None:
+        """Raise ModelNotFound where the caller may not know of this model."""
+        if model and not self.may_use(model):
+            raise ModelNotFound(f"there is no model {model!r}", model=model)
+
+    def may_cancel(self, request_id: str) -> bool:
+        """Whether the caller may stop this running request."""
+        return self.access is None or self.access.may_cancel(request_id)
 
     async def body(self) -> bytes:
         """The whole body; raises HttpProblem as soon as it is known to be too large."""
@@ -120,6 +150,7 @@ class Exchange:
             (b"content-type", content_type),
             (b"content-length", b"%d" % len(body)),
             *self._named(headers),
+            *self._limits(),
         ]
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
         await self._send(
@@ -136,7 +167,7 @@ class Exchange:
     async def begin_stream(self, headers: Iterable[Header] = ()) -> None:
         """The head of an event stream."""
         self.started = True
-        all_headers = [*_STREAM, *self._named(headers)]
+        all_headers = [*_STREAM, *self._named(headers), *self._limits()]
         await self._send({"type": "http.response.start", "status": 200, "headers": all_headers})
 
     async def write(self, data: bytes) -> None:
@@ -161,6 +192,9 @@ class Exchange:
         if not any(name == REQUEST_ID for name, _ in named):
             named.append((REQUEST_ID, (self.request_id or new_request_id()).encode()))
         return named
+
+    def _limits(self) -> Iterable[Header]:
+        return () if self.access is None else self.access.headers()
 
     async def _next(self) -> Event:
         event = await self._receive()
@@ -210,13 +244,21 @@ class Exchange:
             self._task.cancel()
 
 
-def caller_of(headers: Mapping[bytes, bytes]) -> Caller | None:
-    """Where a request with these headers comes from, as far as they tell."""
+def peer_of(client: tuple[str, int] | None) -> str:
+    """A client's address, as logs show it."""
+    return f"{client[0]}:{client[1]}" if client else "nobody"
+
+
+def caller_of(headers: Mapping[bytes, bytes], access: Access | None = None) -> Caller | None:
+    """Where a request with these headers comes from, as far as they and its key tell."""
+    terms = None if access is None else access.terms
+    caller = None if terms is None else terms.caller
     traceparent = headers.get(b"traceparent")
     if traceparent is None:
-        return None
+        return caller
     tracestate = headers.get(b"tracestate", b"")
-    return Caller(
+    return msgspec.structs.replace(
+        caller or NOBODY,
         traceparent=traceparent.decode("latin-1"),
         tracestate=tracestate.decode("latin-1") or None,
     )

@@ -75,10 +75,11 @@ async def embeddings(engine: Engine, exchange: Exchange) -> None:
 
 
 async def models(engine: Engine, exchange: Exchange) -> None:
-    """`GET /v1/models`: what the configuration names, aliases first."""
+    """`GET /v1/models`: what the configuration names and the key may use, aliases first."""
     data = [_model(name, "penstock") for name in engine.config.models]
     targets = [target for model in engine.config.models.values() for target in model.targets]
     data += [_model(target, target.partition("/")[0]) for target in dict.fromkeys(targets)]
+    data = [each for each in data if exchange.may_use(each["id"])]
     await exchange.reply(msgspec.json.encode({"object": "list", "data": data}))
 
 
@@ -87,6 +88,7 @@ async def model(engine: Engine, exchange: Exchange) -> None:
     name = exchange.path.removeprefix(f"{_MODELS}/")
     if not name:
         raise ModelNotFound("the path names no model")
+    exchange.require(name)
     target = engine.targets(name)[0]
     owner = "penstock" if name in engine.config.models else target.provider
     await exchange.reply(msgspec.json.encode(_model(name, owner)))
@@ -111,7 +113,7 @@ def _model(name: str, owner: str) -> dict[str, Any]:
 
 
 ROUTES: Routes = {
-    ("GET", "/health"): Route(health),
+    ("GET", "/health"): Route(health, needs="nothing"),
     ("POST", "/v1/chat/completions"): Route(chat_completions),
     ("POST", "/v1/embeddings"): Route(embeddings),
     ("GET", _MODELS): Route(models),

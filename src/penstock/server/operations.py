@@ -16,7 +16,8 @@ _UNAVAILABLE = 503
 async def ready(engine: Engine, exchange: Exchange) -> None:
     """`GET /ready`: whether a request would be served now, and if not, why.
 
-    The ledger must answer, and the default model must have a target that is asked.
+    The ledger must answer, and the default model must have a target that is asked. Where keys are
+    asked for, only operators hear more than whether.
     """
     problems: list[str] = []
     try:
@@ -31,13 +32,14 @@ async def ready(engine: Engine, exchange: Exchange) -> None:
             problems.append(f"no target of the default model is well: {', '.join(reasons)}")
     except PenstockError as error:
         problems.append(f"default model: {error}")
-    body = {
-        "status": "unready" if problems else "ready",
-        "problems": problems,
-        "budgets": budgets,
-        "targets": engine.target_health(),
-        "background": engine.background(),
-    }
+    body: dict[str, object] = {"status": "unready" if problems else "ready"}
+    if exchange.access is None or exchange.access.operator:
+        body |= {
+            "problems": problems,
+            "budgets": budgets,
+            "targets": engine.target_health(),
+            "background": engine.background(),
+        }
     status = _UNAVAILABLE if problems else 200
     await exchange.reply(msgspec.json.encode(body), status=status)
 
@@ -59,6 +61,6 @@ class Metrics:
 def routes(metrics: PrometheusMetrics) -> Routes:
     """The paths of this page."""
     return {
-        ("GET", "/ready"): Route(ready),
-        ("GET", "/metrics"): Route(Metrics(metrics)),
+        ("GET", "/ready"): Route(ready, needs="optional"),
+        ("GET", "/metrics"): Route(Metrics(metrics), needs="operator"),
     }

@@ -60,7 +60,7 @@ async def cancel(engine: Engine, exchange: Exchange) -> None:
     204 when it was stopped; 404 when nothing of this id runs: it never did, or has ended.
     """
     request_id = exchange.path.removeprefix(f"{_REQUESTS}/")
-    if not _is_callers(exchange, request_id) or not await engine.cancel_request(request_id):
+    if not exchange.may_cancel(request_id) or not await engine.cancel_request(request_id):
         raise HttpProblem(
             Failure(
                 404,
@@ -69,16 +69,6 @@ async def cancel(engine: Engine, exchange: Exchange) -> None:
             )
         )
     await exchange.reply_nothing()
-
-
-def _is_callers(exchange: Exchange, request_id: str) -> bool:
-    """Whether the caller may stop this request: the seam for keys.
-
-    While the gateway asks for no key there is one caller, and all requests are its own. With keys
-    this is where a request is compared with the key that began it; one of somebody else must look
-    like one that does not run.
-    """
-    return True
 
 
 async def needs_websocket(engine: Engine, exchange: Exchange) -> None:

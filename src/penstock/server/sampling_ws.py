@@ -152,6 +152,11 @@ class _Session:
     def _refusal(self, size: int) -> Failure | None:
         if self._draining:
             return SHUTTING_DOWN
+        try:
+            # Again for each request: the key may have been revoked since the last.
+            self._socket.admit()
+        except HttpProblem as problem:
+            return problem.failure
         most = self._limits.max_socket_requests
         if len(self._tasks) >= most:
             return _too_much(
@@ -220,7 +225,7 @@ class _Session:
         return end
 
     def _told(self, asked: _Asked, error: Exception) -> Failure:
-        failure = failure_of(error)
+        failure = failure_of(self._socket.told(error))
         if failure.status == 500:
             trace = None if isinstance(error, PenstockError) else error
             logger.error("request %s failed: %s", asked.request_id, error, exc_info=trace)

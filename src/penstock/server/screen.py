@@ -28,8 +28,11 @@ _SHOWN = 6
 class Screen:
     """Prints to standard output."""
 
-    def __init__(self, config: Config, listener: socket.socket, source: str) -> None:
-        """`source` says where the configuration comes from."""
+    def __init__(
+        self, config: Config, listener: socket.socket, source: str, *, keys: bool = False
+    ) -> None:
+        """`source` says where the configuration comes from; `keys`: callers need one."""
+        self._keys = keys
         host, port = listener.getsockname()[:2]
         self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._config = config
@@ -53,7 +56,8 @@ class Screen:
         for command in self._commands():
             self._line(f"  {command}", style="green")
         self._line()
-        self._line(f"Any OpenAI client: base_url={self._url}/v1, with any api_key. Ctrl-C stops.")
+        which = "a key of yours as api_key" if self._keys else "any api_key"
+        self._line(f"Any OpenAI client: base_url={self._url}/v1, with {which}. Ctrl-C stops.")
         self._line()
 
     def stopping(self, running: int, grace_s: float, *, again: bool) -> None:
@@ -94,7 +98,8 @@ class Screen:
     def _commands(self) -> Iterator[str]:
         yield (
             f"curl {self._url}/v1/chat/completions -H 'content-type: application/json' "
-            f'-d \'{{"model": "{self._model}", '
+            + ('-H "authorization: Bearer $PENSTOCK_KEY" ' if self._keys else "")
+            + f'-d \'{{"model": "{self._model}", '
             '"messages": [{"role": "user", "content": "Name three colours"}]}\''
         )
         yield f"{_python()} -c \"import penstock; print(penstock.ask('Name three colours'))\""

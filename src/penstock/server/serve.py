@@ -21,6 +21,7 @@ from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.gateway import Engine
+from penstock.keys.store import KeyStore
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
 from penstock.server import (
@@ -31,12 +32,14 @@ from penstock.server import (
     sampling_api,
     sampling_ws,
 )
+from penstock.server.access import Gate
 from penstock.server.asgi import App
-from penstock.server.guard import LocalGuard, is_loopback
+from penstock.server.guard import is_loopback
 from penstock.server.screen import Screen
 from penstock.server.websocket_protocol import PING_EVERY_S, PONG_WITHIN_S, SocketProtocol
 from penstock.telemetry.logs import RequestLog, log_to
 from penstock.telemetry.prometheus import PrometheusMetrics
+from penstock.wiring import keyring_of
 
 GRACE_S = 10
 """How long running requests may go on after the first signal to stop."""
@@ -53,13 +56,14 @@ def serve(config: Config, *, host: str, port: int, source: str) -> None:
 
     Raises ConfigurationError when the address cannot be used.
     """
-    if not is_loopback(host):
+    everywhere = not is_loopback(host)
+    if everywhere and not has_keys(config):
         raise ConfigurationError(
-            f"{host} is reachable from other machines, and this gateway asks nobody for a key; "
-            "use --host 127.0.0.1"
+            f"{host} is reachable from other machines, and there is no key that this gateway could "
+            "ask for: make one with `penstock keys create NAME`, or use --host 127.0.0.1"
         )
     with listen(host, port) as listener, _logging(config.server.log):
-        _run(_serve(config, listener, source))
+        _run(_serve(config, listener, source, key_required=everywhere))
 
 
 @contextlib.contextmanager
@@ -74,8 +78,23 @@ def _logging(form: Literal["console", "json", "none"]) -> Generator[None, None, 
         logging.getLogger("penstock").removeHandler(handler)
 
 
-def application(open_engine: Callable[[], Engine], config: Config) -> App:
-    """All doors in front of one engine."""
+def has_keys(config: Config) -> bool:
+    """Whether there is, or ever was, a key for this gateway; raises when that cannot be read."""
+    return bool(config.keys) or bool(KeyStore(config.storage.path).generation())
+
+
+def application(
+    open_engine: Callable[[], Engine], config: Config, *, key_required: bool = False
+) -> App:
+    """All doors in front of one engine.
+
+    `key_required`: nobody gets in without a key, also while there is none.
+    """
+    admin_key = config.server.admin_key
+    gate = Gate(
+        keyring_of(config, required=key_required),
+        None if admin_key is None else admin_key.get_secret_value(),
+    )
     metrics = PrometheusMetrics(
         models=config.models,
         targets=[target for model in config.models.values() for target in model.targets],
@@ -84,6 +103,7 @@ def application(open_engine: Callable[[], Engine], config: Config) -> App:
     def opened() -> Engine:
         engine = open_engine()
         engine.hooks.subscribe(metrics)
+        engine.hooks.subscribe(gate.watch)
         if config.server.log != "none":
             engine.hooks.subscribe(RequestLog())
         return engine
@@ -98,7 +118,7 @@ def application(open_engine: Callable[[], Engine], config: Config) -> App:
             **operations.routes(metrics),
         },
         max_request_bytes=config.limits.max_request_bytes,
-        guard=LocalGuard(),
+        gate=gate,
         sockets=sampling_ws.SOCKETS,
     )
 
@@ -193,16 +213,19 @@ class GatewayServer(uvicorn.Server):
         yield
 
 
-async def _serve(config: Config, listener: socket.socket, source: str) -> None:
+async def _serve(
+    config: Config, listener: socket.socket, source: str, *, key_required: bool
+) -> None:
     engine = Engine(config, model_files=False, keep_books=True)
-    screen = Screen(config, listener, source)
+    screen = Screen(config, listener, source, keys=has_keys(config))
     warming: set[asyncio.Task[None]] = set()
 
     def started() -> None:
         screen.started()
         warming.add(asyncio.create_task(warm(engine)))
 
-    server = GatewayServer(application(lambda: engine, config), on_start=started)
+    app = application(lambda: engine, config, key_required=key_required)
+    server = GatewayServer(app, on_start=started)
 
     def stop() -> None:
         screen.stopping(server.running_requests, GRACE_S, again=server.should_exit)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.contract.requests import Caller
-from penstock.server.exchange import ClientGone, Header, Receive, Scope, Send, caller_of
+from penstock.server.exchange import ClientGone, Header, Receive, Scope, Send, caller_of, peer_of
+
+if TYPE_CHECKING:
+    from penstock.server.access import Access, Gate, Needs
 
 DRAIN = "websocket.drain"
 """The event of a server that is about to stop; it is not in ASGI, and other servers have none."""
@@ -31,24 +34,62 @@ class Socket:
     Every method raises ClientGone once the client has gone.
     """
 
-    __slots__ = ("_receive", "_refusals", "_send", "accepted", "closed", "headers", "path")
+    __slots__ = (
+        "_client",
+        "_gate",
+        "_needs",
+        "_receive",
+        "_refusals",
+        "_send",
+        "accepted",
+        "access",
+        "closed",
+        "headers",
+        "path",
+    )
+
+    method = "GET"
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Not yet accepted."""
         self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.access: Access | None = None
+        """What the caller may do, once that is known."""
         self.accepted = False
         """Whether there is a WebSocket, so that nothing can be said in HTTP any more."""
         self.closed = False
         """Whether we have closed it."""
         self._receive = receive
         self._send = send
+        self._client: tuple[str, int] | None = scope.get("client")
+        self._gate: Gate | None = None
+        self._needs: Needs = "key"
         self._refusals = _REFUSALS in scope.get("extensions", {})
 
     @property
     def caller(self) -> Caller | None:
-        """Where its requests come from, as far as its headers tell."""
-        return caller_of(self.headers)
+        """Where its requests come from, as far as its key and its headers tell."""
+        return caller_of(self.headers, self.access)
+
+    @property
+    def peer(self) -> str:
+        """The address of whoever is connected."""
+        return peer_of(self._client)
+
+    def knock(self, gate: Gate, needs: Needs) -> None:
+        """Be let in by this gate, now and for each request; raises HttpProblem."""
+        self._gate, self._needs = gate, needs
+        gate.admit(self, needs)
+
+    def admit(self) -> None:
+        """One more request begins; raises HttpProblem when its key allows none, or no longer."""
+        if self._gate is not None:
+            self._gate.admit(self, self._needs, counted=True)
+
+    def told(self, error: Exception) -> Exception:
+        """What the caller is told of an error."""
+        return error if self._gate is None else self._gate.failed(self, error)
 
     async def accept(self, headers: Iterable[Header] = ()) -> None:
         """Begin."""

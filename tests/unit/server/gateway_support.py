@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 
 from penstock.gateway import Engine
+from penstock.server.access import Gate
+from penstock.server.asgi import App
 from penstock.server.serve import GatewayServer, application, listen
 
 CHAT = "/v1/chat/completions"
@@ -25,6 +27,13 @@ class Gateway:
     host: str
     port: int
     client: httpx.AsyncClient
+    app: App
+
+    @property
+    def gate(self) -> Gate:
+        """Who asks for keys."""
+        assert self.app.gate is not None
+        return self.app.gate
 
     @property
     def url(self) -> str:
@@ -83,18 +92,21 @@ def deltas(events: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 @contextlib.asynccontextmanager
-async def running_gateway(engine: Engine, *, host: str = "127.0.0.1") -> AsyncGenerator[Gateway]:
+async def running_gateway(
+    engine: Engine, *, host: str = "127.0.0.1", key_required: bool = False
+) -> AsyncGenerator[Gateway]:
     """Serve the engine until the end of the block; the engine is closed with it."""
     listener = listen(host, 0)
     started = asyncio.Event()
-    server = GatewayServer(application(lambda: engine, engine.config), on_start=started.set)
+    app = application(lambda: engine, engine.config, key_required=key_required)
+    server = GatewayServer(app, on_start=started.set)
     task = asyncio.create_task(server.serve([listener]))
     port: int = listener.getsockname()[1]
     await asyncio.wait_for(started.wait(), 5)
     name = f"[{host}]" if ":" in host else host
     async with httpx.AsyncClient(base_url=f"http://{name}:{port}", timeout=20) as client:
         try:
-            yield Gateway(engine, server, task, host, port, client)
+            yield Gateway(engine, server, task, host, port, client, app)
         finally:
             await client.aclose()
             if not task.done():

@@ -1,0 +1,340 @@
+"""Who is at the door: asks for keys, lets in or refuses, and tells what is left of a key's limits.
+
+| path | without any key | once there is a key |
+|---|---|---|
+| `/health` | open | open |
+| `/ready` | open | open; its details for operators |
+| `/metrics` | open | operators |
+| `/admin/...` | the admin key | the admin key |
+| all others | open, to this machine | any key |
+
+An operator is whoever shows the admin key, or a key that is not limited to some models. The admin
+key opens no other door: what it asked for would be counted for nobody.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, Protocol, TypeAlias
+
+from penstock.contract.errors import ModelNotFound, PenstockError, RateLimited
+from penstock.keys.records import LONGEST, PREFIX, digest_of
+from penstock.keys.ring import Keyring, Verdict
+from penstock.keys.terms import KeyTerms, not_for_this_key
+from penstock.keys.windows import Window
+from penstock.pool.supervise import Supervisor
+from penstock.server.errors import Failure, HttpProblem
+from penstock.server.exchange import Header
+from penstock.server.guard import LocalGuard
+from penstock.telemetry.records import Record, RequestRecord, RequestStarted
+
+Needs: TypeAlias = Literal["nothing", "optional", "key", "operator", "admin"]
+"""What a route asks of its caller; `optional`: a key that is shown must be good."""
+
+logger = logging.getLogger("penstock.server")
+_ADMIN = "/admin"
+_LONGEST_SAID = 200
+_KEY_TEXT = re.compile(rf"{PREFIX}[\w-]+")
+_HEADERS = (b"x-api-key", b"api-key")
+_CHALLENGE: tuple[Header, ...] = ((b"www-authenticate", b"Bearer"),)
+_COUNTED = "POST"
+"""What counts as a request to a key's limits; looking at lists does not."""
+
+_REQUESTS = (
+    b"x-ratelimit-limit-requests",
+    b"x-ratelimit-remaining-requests",
+    b"x-ratelimit-reset-requests",
+)
+_TOKENS = (
+    b"x-ratelimit-limit-tokens",
+    b"x-ratelimit-remaining-tokens",
+    b"x-ratelimit-reset-tokens",
+)
+_NOBODYS: Mapping[str, str | None] = {}
+_WHY: Mapping[Verdict, str] = {
+    "unknown": "this gateway does not know that key",
+    "expired": "this key has expired; ask for another",
+    "revoked": "this key was revoked; ask for another",
+    "rotated": "this key was replaced by a new one, and its time is over; use the new one",
+}
+
+
+class Access:
+    """What one caller may do, as far as its key says."""
+
+    __slots__ = ("_owners", "admin", "asked", "terms")
+
+    def __init__(
+        self,
+        *,
+        asked: bool,
+        terms: KeyTerms | None = None,
+        admin: bool = False,
+        owners: Mapping[str, str | None] = _NOBODYS,
+    ) -> None:
+        """`asked`: keys are asked for here, so that without one nothing may be done.
+
+        `owners` are the keys of the requests that run, by their ids.
+        """
+        self.asked = asked
+        self.terms = terms
+        self.admin = admin
+        self._owners = owners
+
+    @property
+    def operator(self) -> bool:
+        """Whether the caller may see what all others do."""
+        if not self.asked or self.admin:
+            return True
+        return self.terms is not None and not self.terms.key.models
+
+    def may_use(self, model: str) -> bool:
+        """Whether the caller may ask for this model, and so know of it."""
+        return self.terms is None or self.terms.may_use(model)
+
+    def may_cancel(self, request_id: str) -> bool:
+        """Whether the caller may stop this request: a key sees only its own."""
+        if self.admin or not self.asked:
+            return True
+        return self.terms is not None and self._owners.get(request_id) == self.terms.key.name
+
+    def headers(self) -> Iterator[Header]:
+        """The limits of the key and what is left of them, in OpenAI's form."""
+        if self.terms is not None:
+            yield from _limit_headers(_REQUESTS, self.terms.requests)
+            yield from _limit_headers(_TOKENS, self.terms.tokens)
+
+
+EVERYBODY = Access(asked=False)
+
+
+class Visitor(Protocol):
+    """Whoever stands at a door: one request, or a connection that brings many."""
+
+    access: Access | None
+
+    @property
+    def method(self) -> str:
+        """Of the request that it came with."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where it wants to go."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """What it shows."""
+        ...
+
+    @property
+    def peer(self) -> str:
+        """The address of whoever is connected."""
+        ...
+
+
+class Gate:
+    """Stands before every door of one gateway."""
+
+    def __init__(self, keys: Keyring, admin_key: str | None = None) -> None:
+        """`async with` begins to look after changes of the keys."""
+        self.keys = keys
+        self._admin = digest_of(admin_key.encode()) if admin_key else None
+        self._guard = LocalGuard()
+        self._owners: dict[str, str | None] = {}
+        self._watching = Supervisor()
+        self._watching.add("keys", keys.watch)
+
+    async def __aenter__(self) -> Gate:
+        """Read the keys; raises what is wrong with their file."""
+        await self.keys.refresh()
+        await self._watching.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._watching.aclose()
+
+    def admit(self, visitor: Visitor, needs: Needs, *, counted: bool = False) -> None:
+        """Let the visitor in, or raise HttpProblem; every refusal is logged.
+
+        `counted`: a request of its key begins, whatever its method says.
+        """
+        try:
+            access = self.access(visitor.headers, visitor.path, needs)
+            # From here on its answers carry the key's limits, also when these refuse it.
+            visitor.access = access
+            if access.terms is not None and (counted or visitor.method == _COUNTED):
+                _count(access.terms)
+        except HttpProblem as problem:
+            refused = isinstance(problem, _Refused)
+            reason = problem.reason if refused else problem.failure.message
+            self._log(visitor, problem.failure.status, reason, problem.terms if refused else None)
+            raise
+
+    def access(self, headers: Mapping[bytes, bytes], path: str, needs: Needs) -> Access:
+        """What the caller with these headers may do; raises HttpProblem when it is not enough."""
+        if path == _ADMIN or path.startswith(f"{_ADMIN}/"):
+            needs = "admin"
+        if not self.keys.asks:
+            self._guard.check(headers)
+            if needs != "admin":
+                return EVERYBODY
+        if needs == "nothing":
+            return EVERYBODY
+        shown = _shown(headers)
+        if shown is None:
+            if needs == "optional":
+                return Access(asked=True)
+            raise _Refused("no key", _unauthorized(_missing(needs)))
+        if self._is_admin(shown):
+            if needs == "key":
+                raise _Refused(
+                    "the admin key at another door",
+                    Failure(
+                        403,
+                        "the admin key is for /admin, /metrics and /ready; use a key here",
+                        "permission_error",
+                        "admin_key_not_allowed",
+                    ),
+                )
+            return Access(asked=True, admin=True)
+        found = self.keys.find(shown)
+        if found.terms is None or found.verdict != "good":
+            raise _Refused(
+                found.verdict if found.terms else "wrong key",
+                _unauthorized(_WHY[found.verdict]),
+                found.terms,
+            )
+        access = Access(asked=True, terms=found.terms, owners=self._owners)
+        if needs == "admin" or (needs == "operator" and not access.operator):
+            what = "the admin key" if needs == "admin" else "the admin key, or one for all models"
+            raise _Refused(
+                f"it takes {what}",
+                Failure(403, f"this takes {what}", "permission_error", "admin_key_required"),
+                found.terms,
+            )
+        return access
+
+    def failed(self, visitor: Visitor, error: Exception) -> Exception:
+        """What the caller is told of an error: nothing about models that are not for its key."""
+        access = visitor.access
+        terms = None if access is None else access.terms
+        if terms is None or not isinstance(error, PenstockError) or error.provider is not None:
+            return error
+        if isinstance(error, RateLimited):
+            self._log(visitor, 429, "its tokens of this minute are used up", terms)
+        elif isinstance(error, ModelNotFound) and terms.key.models:
+            reason = f"no model {_loggable(error.model or '')} for this key"
+            self._log(visitor, 404, reason, terms)
+            discreet = not_for_this_key(error.model)
+            discreet.located(request_id=error.request_id)
+            return discreet
+        return error
+
+    def watch(self, record: Record) -> None:
+        """A subscriber that remembers whose each running request is."""
+        if isinstance(record, RequestStarted):
+            self._owners[record.request_id] = record.key
+        elif isinstance(record, RequestRecord):
+            self._owners.pop(record.request_id, None)
+
+    def _is_admin(self, shown: bytes) -> bool:
+        return self._admin is not None and hmac.compare_digest(self._admin, digest_of(shown))
+
+    @staticmethod
+    def _log(visitor: Visitor, status: int, reason: str, terms: KeyTerms | None = None) -> None:
+        if terms is None and visitor.access is not None:
+            terms = visitor.access.terms
+        logger.log(
+            logging.INFO if status == 429 else logging.WARNING,
+            "refused with %d: %s %s from %s, key %s: %s",
+            status,
+            visitor.method,
+            _loggable(visitor.path),
+            visitor.peer,
+            terms.key.name if terms is not None else "unknown",
+            reason,
+        )
+
+
+class _Refused(HttpProblem):
+    """Somebody was not let in; what the log says of it is not what the caller is told."""
+
+    def __init__(self, reason: str, failure: Failure, terms: KeyTerms | None = None) -> None:
+        super().__init__(failure)
+        self.reason = reason
+        self.terms = terms
+
+
+def _shown(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The key that these headers carry: of several, the first that is here."""
+    authorization = headers.get(b"authorization")
+    if authorization is not None:
+        scheme, _, text = authorization.partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise _Refused(
+                "another scheme than Bearer", _unauthorized("write `Authorization: Bearer KEY`")
+            )
+        shown: bytes | None = text.strip()
+    else:
+        shown = next((headers[name] for name in _HEADERS if name in headers), None)
+    if shown is not None and len(shown) > LONGEST:
+        raise _Refused(f"{len(shown)} bytes in the place of a key", _unauthorized(_WHY["unknown"]))
+    return shown or None
+
+
+def _loggable(said: str) -> str:
+    """What a caller has chosen, short, on one line, and without a key that stands in it."""
+    return ascii(_KEY_TEXT.sub(f"{PREFIX}***", said[:_LONGEST_SAID]))
+
+
+def _missing(needs: Needs) -> str:
+    what = "the admin key" if needs == "admin" else "a key"
+    return f"this takes {what}: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
+
+
+def _unauthorized(message: str) -> Failure:
+    return Failure(401, message, code="invalid_api_key", headers=_CHALLENGE)
+
+
+def _count(terms: KeyTerms) -> None:
+    window = terms.requests
+    if window is None or window.take(1) is not None:
+        return
+    wait = window.wait_s(1)
+    raise _Refused(
+        "its requests of this minute are used up",
+        Failure(
+            429,
+            f"the key {terms.key.name!r} may make {window.limit} requests a minute: try again in "
+            f"{math.ceil(wait)} s",
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            retry_after=wait,
+            retryable=True,
+        ),
+        terms,
+    )
+
+
+def _limit_headers(names: tuple[bytes, bytes, bytes], window: Window | None) -> Iterable[Header]:
+    if window is None:
+        return ()
+    remaining, reset_s = window.left()
+    values = (b"%d" % window.limit, b"%d" % remaining, _duration(reset_s))
+    return zip(names, values, strict=True)
+
+
+def _duration(seconds: float) -> bytes:
+    """As OpenAI writes it: `20ms`, `1.5s`, `1m0.5s`."""
+    milliseconds = math.ceil(seconds * 1000)
+    if milliseconds < 1000:
+        return b"%dms" % milliseconds if milliseconds else b"0s"
+    minutes, rest = divmod(milliseconds / 1000, 60)
+    text = f"{rest:.3f}".rstrip("0").rstrip(".")
+    return (f"{minutes:.0f}m{text}s" if minutes else f"{text}s").encode()
