@@ -84,7 +84,7 @@ from penstock.contract.ports import RankedTarget, RouteDecision, Target
 if TYPE_CHECKING:
     from penstock.config.settings import Config
     from penstock.contract.requests import Caller
-    from penstock.gateway import Engine, ProviderHealth, ask, open
+    from penstock.gateway import Engine, ask, open
     from penstock.generators.content import StringGenerator
     from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
     from penstock.generators.embeddings import EmbeddingGenerator
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from penstock.generators.stream import GeneratorStream
     from penstock.generators.structured import StructuredGenerator
     from penstock.generators.transcription import TranscriptionGenerator
+    from penstock.health import ProviderHealth
     from penstock.standalone import (
         embedding_generator,
         string_generator,
@@ -115,7 +116,7 @@ _LAZY = {
     "ModelUsage": "penstock.telemetry.usage",
     "PromptContext": "penstock.generators.contexts",
     "PromptContextProvider": "penstock.generators.contexts",
-    "ProviderHealth": "penstock.gateway",
+    "ProviderHealth": "penstock.health",
     "StreamCallbacks": "penstock.streaming.callbacks",
     "StreamHandle": "penstock.streaming.handle",
     "StringGenerator": "penstock.generators.content",

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 import msgspec
 
+from penstock.belongings import Belongings
 from penstock.budget.facade import Budgeting
 from penstock.config.load import load
-from penstock.config.settings import Config, ProviderConfig
+from penstock.config.settings import Config
 from penstock.contract.addresses import is_public
-from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.errors import ConfigurationError
 from penstock.contract.exchange import (
     EmbeddingResult,
     TranscriptionResult,
@@ -26,7 +26,7 @@ from penstock.contract.media import AudioSource
 from penstock.contract.media import audio as read_audio
 from penstock.contract.messages import Audio, Image
 from penstock.contract.options import Capabilities, MCPTool
-from penstock.contract.ports import ModelInfo, Provider, Target
+from penstock.contract.ports import Provider, Target
 from penstock.contract.requests import (
     Caller,
     TranscribeOptions,
@@ -39,35 +39,26 @@ from penstock.engine.pipeline import Pipeline
 from penstock.engine.sampling import Sampling
 from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
+from penstock.health import Health
 from penstock.pool.health import HealthChecks
-from penstock.pool.states import TargetHealth
 from penstock.pool.supervise import ChildStatus, Supervisor
 from penstock.providers.http import HttpTransport
-from penstock.providers.registry import build, callable_names
+from penstock.providers.registry import callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
-from penstock.wiring import books_of, pool_of, provider_settings, transport_settings
+from penstock.wiring import books_of, pool_of, transport_settings
 
 T = TypeVar("T")
 _LAST_WORDS_S = 5.0
+_RETIRE_S = 1.0
 ASK_MAX_TOKENS = 512
 """What `ask` allows an answer, as it is the one call that does not require a limit."""
 EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
 
-class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a provider answers its cheapest call, which costs no tokens."""
-
-    provider: str
-    status: Literal["up", "down"]
-    latency_ms: int
-    models: tuple[ModelInfo, ...] = ()
-    error: str | None = None
-
-
-class Engine(Sampling, Generators, Budgeting):
+class Engine(Sampling, Generators, Budgeting, Health):
     """One pipeline with its providers; made by `penstock.open()`."""
 
     def __init__(
@@ -90,10 +81,11 @@ class Engine(Sampling, Generators, Budgeting):
         False: for a visitor, whose ledger may be a gateway's.
         """
         self.config = config
-        self._owns_transport = transport is None
-        self._transport = transport or HttpTransport(transport_settings(config))
-        self._providers: dict[str, Provider] = {}
+        self._own = Belongings(config, transport=transport, tool_servers=tool_servers)
         self._pool = pool_of(config, self.provider)
+        self._model_files = model_files
+        self._keep_books = keep_books
+        self._prune_budgets = prune_budgets
         self._targets = TargetTable(
             {
                 name: tuple(parse_target(target) for target in model.targets)
@@ -120,8 +112,8 @@ class Engine(Sampling, Generators, Budgeting):
             ),
         )
         self._background: Supervisor | None = None
-        self._owns_tool_servers = tool_servers is None
-        self._tool_servers = tool_servers or ToolServers()
+        self._elders: list[Engine] = []
+        """Those whose place this one has taken, while requests run on them."""
 
     async def embed(
         self,
@@ -185,7 +177,7 @@ class Engine(Sampling, Generators, Budgeting):
 
     def tool_source(self, tool: MCPTool) -> ToolSource:
         """The tools of this MCP server; the connection is kept until the engine is closed."""
-        return self._tool_servers.source(tool)
+        return self._own.tool_servers.source(tool)
 
     def _capabilities(self, target: Target) -> Capabilities:
         return self.provider(target.provider).capabilities(target.model)
@@ -202,43 +194,11 @@ class Engine(Sampling, Generators, Budgeting):
 
     def provider(self, name: str) -> Provider:
         """The provider of this name, built when first asked for."""
-        if name not in self._providers:
-            configured = self.config.providers.get(name, ProviderConfig())
-            self._providers[name] = build(provider_settings(name, configured), self._transport)
-        return self._providers[name]
+        return self._own.provider(name)
 
     def use(self, provider: Provider) -> None:
         """Put this object in the place of the configured provider of its name."""
-        self._providers[provider.name] = provider
-
-    def target_health(self) -> list[TargetHealth]:
-        """Every target that was asked so far: whether it is asked now, and how busy it is."""
-        return [state.health for state in self._pool.states]
-
-    def mark_down(self, target: str, reason: str) -> None:
-        """Ask `provider/model` nothing until it is marked up, whatever it is asked for."""
-        self._pool.states.mark_down(parse_target(target), reason)
-
-    def mark_up(self, target: str) -> None:
-        """Ask `provider/model` again, whatever was held against it."""
-        self._pool.states.mark_up(parse_target(target))
-
-    async def provider_health(self, names: Iterable[str] | None = None) -> list[ProviderHealth]:
-        """Ask these providers, or all configured ones, for their models, all at once."""
-        chosen = list(names) if names is not None else list(self.config.providers)
-        return list(await asyncio.gather(*(self._health(name) for name in chosen)))
-
-    async def _health(self, name: str) -> ProviderHealth:
-        started = time.perf_counter()
-        models: tuple[ModelInfo, ...] = ()
-        problem: str | None = None
-        try:
-            models = tuple(await self.provider(name).models())
-        except PenstockError as error:
-            problem = str(error)
-        latency_ms = round((time.perf_counter() - started) * 1000)
-        status = "up" if problem is None else "down"
-        return ProviderHealth(name, status, latency_ms, models, problem)
+        self._own.use(provider)
 
     def background(self) -> list[ChildStatus]:
         """The engine's own work beside requests, from `async with` on: how each part of it is."""
@@ -246,21 +206,65 @@ class Engine(Sampling, Generators, Budgeting):
 
     async def aclose(self, grace_s: float = 0.0) -> None:
         """Close every connection; what still runs has `grace_s` seconds to end by itself."""
+        everybody = (*self._elders, self)
         if grace_s > 0:
-            await self._pipeline.in_flight.emptied(grace_s)
+            await asyncio.gather(*(each._emptied(grace_s) for each in everybody))
         await self._running.cancel_all()
-        # What was cut off still settles its bill.
-        await self._pipeline.in_flight.emptied(_LAST_WORDS_S)
+        for each in everybody:
+            # What was cut off still settles its bill.
+            await each._emptied(_LAST_WORDS_S)
+            await each._close()
+
+    async def reconfigured(self, config: Config) -> Engine:
+        """An engine of another configuration that takes the place of this one.
+
+        Whatever the change does not touch goes on: connections, breakers, counters, subscribers,
+        the ledger; so do the requests that run, which end where they began. Only the new engine is
+        to be closed. Raises ConfigurationError when it cannot begin, and then nothing has changed.
+        """
+        own = self._own
+        kept = transport_settings(self.config) == transport_settings(config)
+        heir = Engine(
+            config,
+            model_files=self._model_files,
+            transport=own.transport if kept else None,
+            tool_servers=own.tool_servers,
+            keep_books=self._keep_books,
+            prune_budgets=self._prune_budgets,
+        )
+        try:
+            await heir._books.take_over(self._books)
+        except BaseException:
+            await heir._close()
+            raise
+        own.leave_to(heir._own)
+        heir._pool.states.adopt(self._pool.states, lambda name: own.shares(name, config))
+        heir._pipeline.continue_from(self._pipeline)
+        heir._running = self._running
+        heir._elders = [*self._elders, self]
+        self._elders = []
+        if self._background is not None:
+            await self._background.aclose()
+            self._background = None
+            await heir.__aenter__()
+        return heir
+
+    async def _emptied(self, limit_s: float) -> bool:
+        return await self._pipeline.in_flight.emptied(limit_s)
+
+    async def _retire_elders(self) -> None:
+        """Close engines whose last request has ended, for ever."""
+        while True:
+            await asyncio.sleep(_RETIRE_S)
+            for elder in [each for each in self._elders if each._pipeline.in_flight.number == 0]:
+                self._elders.remove(elder)
+                await elder._close()
+
+    async def _close(self) -> None:
         await self._books.aclose()
         if self._background is not None:
             await self._background.aclose()
-        if self._owns_tool_servers:
-            await self._tool_servers.aclose()
-        for provider in self._providers.values():
-            await provider.aclose()
-        self._providers.clear()
-        if self._owns_transport:
-            await self._transport.aclose()
+        await self._own.aclose()
 
     async def __aenter__(self) -> Engine:
         """`async with penstock.open() as engine:`; here its background work begins."""
@@ -271,6 +275,7 @@ class Engine(Sampling, Generators, Budgeting):
             )
             self._background.add("health checks", checks.run)
             self._background.add("ledger", self._books.tend)
+            self._background.add("retirement", self._retire_elders)
             await self._background.__aenter__()
         return self
 

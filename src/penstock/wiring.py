@@ -90,6 +90,7 @@ def books_of(
         budgets=[*budgets_of(config), *own],
         prune=prune,
         at_once=1 if config.pool.hedge_quantile is None else 2,
+        place=(storage.path, storage.synchronous),
     )
 
 

@@ -101,12 +101,15 @@ class Books:
         budgets: Sequence[Budget] = (),
         prune: bool = True,
         at_once: int = 1,
+        place: object = None,
     ) -> None:
         """`able` says what a target can do; `budgets` are those that the configuration declares.
 
         `prune`: others that were declared once and are not among them go. `at_once` is how many
-        targets may be asked for one request at the same time.
+        targets may be asked for one request at the same time. Books of the same `place` have the
+        same ledger.
         """
+        self._place = place
         self.prices = prices
         self._able = able
         self._open_ledger = open_ledger
@@ -117,6 +120,8 @@ class Books:
         self._tight = any(budget.hard for budget in budgets)
         self._gate = asyncio.Lock()
         self._closed = False
+        self._lent = False
+        """Whether other books have the ledger, and close it."""
 
     @property
     def kept(self) -> bool:
@@ -138,11 +143,23 @@ class Books:
                     self._ledger = await self._opened(await self._open_ledger())
         return self._ledger
 
+    async def take_over(self, before: Books) -> None:
+        """Go on with the ledger of other books if it is the same file, else open our own now.
+
+        Those books may go on, too, but close it no more.
+        """
+        if self._open_ledger is None:
+            return
+        if before._open_ledger is None or before._place != self._place:
+            await self.ledger()
+            return
+        ledger = await before.ledger()
+        await self._declare(ledger)
+        self._ledger, before._lent = ledger, True
+
     async def _opened(self, ledger: Ledger) -> Ledger:
         try:
-            # Who declares none has no say in those of others on the same file.
-            prune = self._prune and bool(self._budgets)
-            await ledger.declare_budgets(self._budgets, prune=prune)
+            await self._declare(ledger)
             # What a killed process has left blocks nobody, also where none lives long enough to
             # tend the ledger.
             await ledger.sweep()
@@ -151,6 +168,11 @@ class Books:
             await ledger.aclose()
             raise
         return ledger
+
+    async def _declare(self, ledger: Ledger) -> None:
+        # Who declares none has no say in those of others on the same file.
+        prune = self._prune and bool(self._budgets)
+        await ledger.declare_budgets(self._budgets, prune=prune)
 
     async def reserve(
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
@@ -199,7 +221,7 @@ class Books:
         # Behind whoever is opening it just now.
         async with self._gate:
             ledger, self._ledger = self._ledger, None
-        if ledger is not None:
+        if ledger is not None and not self._lent:
             await ledger.aclose()
 
     def _candidates(

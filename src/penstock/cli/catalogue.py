@@ -18,7 +18,8 @@ from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import ModelInfo, Target
-from penstock.gateway import Engine, ProviderHealth
+from penstock.gateway import Engine
+from penstock.health import ProviderHealth
 from penstock.providers.registry import KINDS, ProviderKind, address_of, unknown_kind
 
 

@@ -23,7 +23,8 @@ from penstock.config.load import find, load
 from penstock.config.settings import Config, ProviderConfig, StorageConfig, home
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import Target
-from penstock.gateway import Engine, ProviderHealth
+from penstock.gateway import Engine
+from penstock.health import ProviderHealth
 from penstock.providers.embedded import install, weights
 from penstock.providers.registry import KINDS
 from penstock.routing.targets import parse_target

@@ -61,6 +61,11 @@ class Pipeline:
         self.usage = UsageCounters()
         self.in_flight = InFlight()
 
+    def continue_from(self, before: Pipeline) -> None:
+        """Tell and count where another pipeline has told and counted."""
+        self.hooks = before.hooks
+        self.usage = before.usage
+
     async def run(
         self, request: SamplingRequest, request_id: str | None = None, caller: Caller = NOBODY
     ) -> Result:

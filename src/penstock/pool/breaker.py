@@ -59,6 +59,10 @@ class Breaker:
         self._until = 0.0
         self._opened = -math.inf
 
+    def configure(self, settings: BreakerSettings) -> None:
+        """Go by these settings from now on; a cooldown that has begun is not changed."""
+        self._settings = settings
+
     @property
     def state(self) -> BreakerState:
         """Now; an open breaker becomes half-open by itself when its cooldown has passed."""

@@ -40,10 +40,8 @@ class Slots:
         standstill_s: float = _STANDSTILL_S,
     ) -> None:
         """Begin empty; without `limit` there is none until a 429 comes."""
-        if limit is not None and limit < 1:
-            raise ValueError(f"limit={limit}: give 1 or more, or None for no limit")
         self._clock = clock
-        self._configured = math.inf if limit is None else float(limit)
+        self._configured = _places(limit)
         self._limit = self._configured
         self._ceiling = self._configured
         self._in_flight = 0
@@ -53,6 +51,16 @@ class Slots:
         self._watcher: asyncio.TimerHandle | None = None
         self._last_cut = self._calm_until = -math.inf
         self._turns: OrderedDict[str, OrderedDict[_Place, None]] = OrderedDict()
+
+    def configure(self, limit: int | None) -> None:
+        """Have so many places from now on; nobody who is inside is sent away."""
+        configured = _places(limit)
+        if configured == self._configured:
+            return
+        throttled = self.is_throttled
+        self._configured = self._ceiling = configured
+        self._limit = min(self._limit, configured) if throttled else configured
+        self._fill()
 
     @property
     def limit(self) -> int | None:
@@ -139,6 +147,9 @@ class Slots:
     def _free(self) -> None:
         self._in_flight -= 1
         self._moves += 1
+        self._fill()
+
+    def _fill(self) -> None:
         while self._turns and self._in_flight + 1 <= self._limit:
             self._let_in()
 
@@ -168,6 +179,12 @@ class Slots:
             self._let_in()
         if self._turns:
             self._watch()
+
+
+def _places(limit: int | None) -> float:
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit}: give 1 or more, or None for no limit")
+    return math.inf if limit is None else float(limit)
 
 
 class Slot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -46,6 +46,12 @@ class TargetState:
         self.first_tokens = Waits()
         self.answers = Waits()
         self._check = ""
+
+    def configure(self, settings: BreakerSettings, limit: int | None) -> None:
+        """Go by these settings from now on."""
+        self._settings = settings
+        self.breaker.configure(settings)
+        self.slots.configure(limit)
 
     def failed(self, permit: Permit, error: PenstockError) -> None:
         """Learn from an error of this target."""
@@ -150,6 +156,17 @@ class TargetStates:
         self._states = {
             target: state for target, state in self._states.items() if not state.forgettable
         }
+
+    def adopt(self, before: TargetStates, same: Callable[[str], bool]) -> None:
+        """Go on with what others know, as far as their providers are the `same`, by our settings.
+
+        Those others know it too: the calls that they still make count for both.
+        """
+        for state in before:
+            provider = state.target.provider
+            if same(provider):
+                state.configure(self._settings, self._limits.get(provider))
+                self._states[state.target] = state
 
     def available(self, target: Target) -> tuple[bool, str]:
         """Whether the target may be asked, and why not."""
