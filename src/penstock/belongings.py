@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.ports import Provider
 from penstock.providers.http import HttpTransport
-from penstock.providers.registry import build
+from penstock.providers.registry import ProviderSettings, build
 from penstock.tool_servers import ToolServers
 from penstock.wiring import provider_settings, transport_settings
 
@@ -33,8 +33,7 @@ class Belongings:
     def provider(self, name: str) -> Provider:
         """The provider of this name, built when first asked for."""
         if name not in self._providers:
-            configured = self._config.providers.get(name, ProviderConfig())
-            self._providers[name] = build(provider_settings(name, configured), self.transport)
+            self._providers[name] = build(_settings(self._config, name), self.transport)
         return self._providers[name]
 
     def use(self, provider: Provider) -> None:
@@ -44,8 +43,10 @@ class Belongings:
     def shares(self, name: str, other: Config) -> bool:
         """Whether this provider is reached in the same way under another configuration."""
         mine = self._config
-        return transport_settings(mine) == transport_settings(other) and (
-            mine.providers.get(name) == other.providers.get(name)
+        return (
+            transport_settings(mine) == transport_settings(other)
+            and mine.providers.keys() & {name} == other.providers.keys() & {name}
+            and _settings(mine, name) == _settings(other, name)
         )
 
     def leave_to(self, heir: Belongings) -> None:
@@ -72,3 +73,7 @@ class Belongings:
         self._providers.clear()
         if self._owns_transport:
             await self.transport.aclose()
+
+
+def _settings(config: Config, name: str) -> ProviderSettings:
+    return provider_settings(name, config.providers.get(name, ProviderConfig()))

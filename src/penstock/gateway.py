@@ -51,7 +51,6 @@ from penstock.wiring import books_of, pool_of, transport_settings
 
 T = TypeVar("T")
 _LAST_WORDS_S = 5.0
-_RETIRE_S = 1.0
 ASK_MAX_TOKENS = 512
 """What `ask` allows an answer, as it is the one call that does not require a limit."""
 EMBEDDING_MODEL = "embedded/wordllama"
@@ -112,7 +111,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
             ),
         )
         self._background: Supervisor | None = None
-        self._elders: list[Engine] = []
+        self._elders: dict[Engine, asyncio.Task[None]] = {}
         """Those whose place this one has taken, while requests run on them."""
 
     async def embed(
@@ -206,6 +205,8 @@ class Engine(Sampling, Generators, Budgeting, Health):
 
     async def aclose(self, grace_s: float = 0.0) -> None:
         """Close every connection; what still runs has `grace_s` seconds to end by itself."""
+        for task in self._elders.values():
+            task.cancel()
         everybody = (*self._elders, self)
         if grace_s > 0:
             await asyncio.gather(*(each._emptied(grace_s) for each in everybody))
@@ -241,24 +242,22 @@ class Engine(Sampling, Generators, Budgeting, Health):
         heir._pool.states.adopt(self._pool.states, lambda name: own.shares(name, config))
         heir._pipeline.continue_from(self._pipeline)
         heir._running = self._running
-        heir._elders = [*self._elders, self]
-        self._elders = []
+        heir._elders = self._elders
+        heir._elders[self] = asyncio.create_task(self._retire())
         if self._background is not None:
             await self._background.aclose()
             self._background = None
             await heir.__aenter__()
         return heir
 
-    async def _emptied(self, limit_s: float) -> bool:
+    async def _emptied(self, limit_s: float | None) -> bool:
         return await self._pipeline.in_flight.emptied(limit_s)
 
-    async def _retire_elders(self) -> None:
-        """Close engines whose last request has ended, for ever."""
-        while True:
-            await asyncio.sleep(_RETIRE_S)
-            for elder in [each for each in self._elders if each._pipeline.in_flight.number == 0]:
-                self._elders.remove(elder)
-                await elder._close()
+    async def _retire(self) -> None:
+        """Close once the last request has ended."""
+        await self._emptied(None)
+        await self._close()
+        del self._elders[self]
 
     async def _close(self) -> None:
         await self._books.aclose()
@@ -275,7 +274,6 @@ class Engine(Sampling, Generators, Budgeting, Health):
             )
             self._background.add("health checks", checks.run)
             self._background.add("ledger", self._books.tend)
-            self._background.add("retirement", self._retire_elders)
             await self._background.__aenter__()
         return self
 

@@ -29,6 +29,12 @@ class Authority:
 
     def server_context(self, address: str = "127.0.0.1") -> ssl.SSLContext:
         """A server's context with a certificate for this address."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.server_file(address))
+        return context
+
+    def server_file(self, address: str = "127.0.0.1") -> Path:
+        """A PEM file with a new certificate for this address, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
         certificate = (
@@ -49,9 +55,7 @@ class Authority:
             )
             + certificate.public_bytes(serialization.Encoding.PEM)
         )
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(file)
-        return context
+        return file
 
 
 def _builder(

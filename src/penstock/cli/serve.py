@@ -41,7 +41,7 @@ def serve(
     ] = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """Serve the models over HTTP, in the dialect of OpenAI."""
+    """Serve the models over HTTP, in the dialects of OpenAI, Anthropic and MCP sampling."""
     from penstock.config.load import find, load
     from penstock.server.serve import serve as serve_forever
 
@@ -52,4 +52,5 @@ def serve(
         host=host or loaded.server.host,
         port=loaded.server.port if port is None else port,
         source=str(found) if found else "no file: the embedded model",
+        file=found,
     )

@@ -11,6 +11,7 @@ from pydantic import (
     SecretStr,
     field_serializer,
     field_validator,
+    model_validator,
 )
 
 from penstock.config.keys import KeyConfig
@@ -32,12 +33,44 @@ class ServerConfig(Section):
         description="How each request is logged to standard error: for people, as JSON lines, or "
         "not at all. Nothing that was said is logged.",
     )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Processes that share the port, the ledger and the limits of keys.",
+    )
+    grace_s: Seconds = Field(
+        default=10.0,
+        description="How long running requests may go on when the gateway is told to stop.",
+    )
+    tls_certificate: str | None = Field(
+        default=None,
+        description="PEM file of the certificate, and of those that lead to its authority; with it "
+        "the gateway speaks HTTPS. It is read anew when it changes.",
+        examples=["/etc/penstock/tls.crt"],
+    )
+    tls_key: str | None = Field(
+        default=None,
+        description="PEM file of the certificate's key, when that is not in the same file.",
+        examples=["/etc/penstock/tls.key"],
+    )
+    cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...] = Field(
+        default=(),
+        description="Origins whose web pages may call the gateway from a browser, such as "
+        "`https://app.example.com`; `*`: all. Default: none.",
+    )
     admin_key: SecretStr | None = Field(
         default=None,
         description="The key for `/admin`, which opens no other door but `/metrics` and `/ready`. "
         "Without it nobody gets into `/admin`.",
         examples=["${PENSTOCK_ADMIN_KEY}"],
     )
+
+    @model_validator(mode="after")
+    def _pair(self) -> ServerConfig:
+        if self.tls_key is not None and self.tls_certificate is None:
+            raise ValueError("tls_key is of no use without tls_certificate: give both")
+        return self
 
     @field_validator("admin_key")
     @classmethod

@@ -35,24 +35,24 @@ class InFlight:
 
     def __init__(self) -> None:
         """Nobody is here."""
-        self.number = 0
+        self._number = 0
         self._waiting: set[asyncio.Future[None]] = set()
 
     def enter(self) -> None:
         """A request has come in."""
-        self.number += 1
+        self._number += 1
 
     def leave(self) -> None:
         """A request has ended."""
-        self.number -= 1
-        if not self.number:
+        self._number -= 1
+        if not self._number:
             for each in self._waiting:
                 if not each.done():
                     each.set_result(None)
 
-    async def emptied(self, limit_s: float) -> bool:
+    async def emptied(self, limit_s: float | None) -> bool:
         """Wait until the last one has ended, but not longer than this; whether it has."""
-        if not self.number:
+        if not self._number:
             return True
         empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(empty)
@@ -60,7 +60,7 @@ class InFlight:
             await asyncio.wait({empty}, timeout=limit_s)
         finally:
             self._waiting.discard(empty)
-        return not self.number
+        return not self._number
 
 
 class _Call:

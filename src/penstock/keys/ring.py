@@ -95,10 +95,18 @@ class Keyring:
             return Found("good", slot.terms)
         return Found("expired" if state == "expired" else "revoked", slot.terms)
 
-    def configure(self, keys: Iterable[Key], models: Mapping[str, Iterable[str]]) -> None:
+    def configure(
+        self,
+        keys: Iterable[Key],
+        models: Mapping[str, Iterable[str]],
+        store: KeyStore | None = None,
+    ) -> None:
         """The configuration has changed; what the windows have counted stays counted."""
         self._configured = {key.name: key for key in keys}
         self._models = models
+        if store is not None and (self._store is None or store.path != self._store.path):
+            # Those of the old file hold until the new one is read, which is soon.
+            self._store, self._generation = store, -1
         self._sort()
 
     async def refresh(self) -> bool:

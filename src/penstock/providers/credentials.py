@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -23,6 +24,15 @@ class Secret:
     def __repr__(self) -> str:
         """Stars, whatever the key."""
         return "Secret('***')"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same key."""
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash(self._value)
 
     def __copy__(self) -> Secret:
         """Itself: a copy would be one more place to look after."""

@@ -27,6 +27,7 @@ from penstock.keys.ring import Keyring, Verdict
 from penstock.keys.terms import KeyTerms, not_for_this_key
 from penstock.keys.windows import Window
 from penstock.pool.supervise import Supervisor
+from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Header
 from penstock.server.guard import LocalGuard
@@ -141,14 +142,20 @@ class Visitor(Protocol):
 class Gate:
     """Stands before every door of one gateway."""
 
-    def __init__(self, keys: Keyring, admin_key: str | None = None) -> None:
+    def __init__(
+        self, keys: Keyring, admin_key: str | None = None, cors: Cors | None = None
+    ) -> None:
         """`async with` begins to look after changes of the keys."""
         self.keys = keys
-        self._admin = digest_of(admin_key.encode()) if admin_key else None
-        self._guard = LocalGuard()
+        self.configure(admin_key, cors)
         self._owners: dict[str, str | None] = {}
         self._watching = Supervisor()
         self._watching.add("keys", keys.watch)
+
+    def configure(self, admin_key: str | None, cors: Cors | None = None) -> None:
+        """Another admin key, and pages of other sites."""
+        self._admin = digest_of(admin_key.encode()) if admin_key else None
+        self._guard = LocalGuard(cors)
 
     async def __aenter__(self) -> Gate:
         """Read the keys; raises what is wrong with their file."""

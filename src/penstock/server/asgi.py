@@ -15,10 +15,12 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from penstock.config.settings import Config
 from penstock.contract.errors import PenstockError
 from penstock.engine.running import new_request_id
 from penstock.gateway import Engine
 from penstock.server.access import Gate, Needs
+from penstock.server.cors import Cors
 from penstock.server.errors import (
     OPENAI_ERRORS,
     ErrorShape,
@@ -83,6 +85,10 @@ class App:
         """The largest body, or message of a WebSocket, that is read."""
         self._sockets = sockets or {}
         self.gate = gate
+        self.cors: Cors | None = None
+        """Whose web pages may call; None: nobody's."""
+        self.configure: Callable[[Config], None] = lambda _: None
+        """Lets the doors go by another configuration."""
         heads = {
             ("HEAD", path): route for (method, path), route in routes.items() if method == "GET"
         }
@@ -115,11 +121,30 @@ class App:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
             self._engine = engine
+            stack.push_async_callback(self._close)
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
+    @property
+    def engine(self) -> Engine | None:
+        """Who answers now; None before the start."""
+        return self._engine
+
+    async def change(self, config: Config) -> None:
+        """Go on with an engine of this configuration; raises, and then nothing has changed."""
+        self._engine = await self._ready().reconfigured(config)
+        self.configure(config)
+
+    async def _close(self) -> None:
+        await self._ready().aclose()
+
     async def _serve(self, exchange: Exchange) -> None:
+        if self.cors is not None:
+            exchange.cors = self.cors.headers(exchange.headers)
+            if allowed := self.cors.preflight(exchange.method, exchange.headers):
+                await exchange.reply_nothing(allowed)
+                return
         route = self._find(exchange.method, exchange.path)
         errors = self._errors_at(exchange.path) if route is None else route.errors
         try:

@@ -66,6 +66,7 @@ class Exchange:
         "_timer",
         "_watcher",
         "access",
+        "cors",
         "ended",
         "gone",
         "headers",
@@ -86,6 +87,8 @@ class Exchange:
         self._client: tuple[str, int] | None = scope.get("client")
         self.access: Access | None = None
         """What the caller may do, once that is known."""
+        self.cors: Iterable[Header] = ()
+        """What the answer says to a browser."""
         self.started = False
         """Whether the answer has begun, so that a failure can only be told inside it."""
         self.ended = False
@@ -157,11 +160,11 @@ class Exchange:
             {"type": "http.response.body", "body": b"" if self.method == "HEAD" else body}
         )
 
-    async def reply_nothing(self) -> None:
+    async def reply_nothing(self, headers: Iterable[Header] = ()) -> None:
         """An answer that has no body, because there is nothing to say but yes: 204."""
         self.started = self.ended = True
-        headers = self._named(())
-        await self._send({"type": "http.response.start", "status": 204, "headers": headers})
+        named = self._named(headers)
+        await self._send({"type": "http.response.start", "status": 204, "headers": named})
         await self._send({"type": "http.response.body"})
 
     async def begin_stream(self, headers: Iterable[Header] = ()) -> None:
@@ -187,8 +190,8 @@ class Exchange:
             self._watcher.cancel()
 
     def _named(self, headers: Iterable[Header]) -> list[Header]:
-        """The headers with an `x-request-id`, which every answer has."""
-        named = list(headers)
+        """The headers with those that every answer has."""
+        named = [*headers, *self.cors]
         if not any(name == REQUEST_ID for name, _ in named):
             named.append((REQUEST_ID, (self.request_id or new_request_id()).encode()))
         return named

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
 
 _REMEMBERED = 256
@@ -19,9 +20,10 @@ _REMEMBERED = 256
 class LocalGuard:
     """Admits requests of programs and pages of this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, cors: Cors | None = None) -> None:
         """Remembers what it has seen, as it is asked for every request."""
         self._known_hosts: set[bytes] = set()
+        self._cors = cors
 
     def check(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise HttpProblem, a 403, when a browser may have been talked into this request."""
@@ -32,7 +34,9 @@ class LocalGuard:
             if len(self._known_hosts) < _REMEMBERED:
                 self._known_hosts.add(host)
         origin = headers.get(b"origin")
-        if origin is not None and not is_loopback(_host_name(origin)):
+        if origin is None or is_loopback(_host_name(origin)):
+            return
+        if self._cors is None or not self._cors.allows(origin):
             raise _refused("this gateway takes no requests from web pages of other sites")
 
 

@@ -7,7 +7,6 @@ so that they can be copied.
 from __future__ import annotations
 
 import shutil
-import socket
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -28,13 +27,10 @@ _SHOWN = 6
 class Screen:
     """Prints to standard output."""
 
-    def __init__(
-        self, config: Config, listener: socket.socket, source: str, *, keys: bool = False
-    ) -> None:
-        """`source` says where the configuration comes from; `keys`: callers need one."""
+    def __init__(self, config: Config, url: str, source: str, *, keys: bool = False) -> None:
+        """Where it listens, and where its configuration comes from; `keys`: callers need one."""
         self._keys = keys
-        host, port = listener.getsockname()[:2]
-        self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._url = url
         self._config = config
         self._source = source
         self._model = config.default_model or "provider/model"
@@ -57,7 +53,8 @@ class Screen:
             self._line(f"  {command}", style="green")
         self._line()
         which = "a key of yours as api_key" if self._keys else "any api_key"
-        self._line(f"Any OpenAI client: base_url={self._url}/v1, with {which}. Ctrl-C stops.")
+        self._line(f"OpenAI clients: base_url={self._url}/v1, with {which}.")
+        self._line(f"Anthropic clients: base_url={self._url}, the same. Ctrl-C stops.")
         self._line()
 
     def stopping(self, running: int, grace_s: float, *, again: bool) -> None:

@@ -19,6 +19,10 @@ class Names:
         self._names = set(known)
         self._free = limit
 
+    def know(self, names: Iterable[str]) -> None:
+        """These are in the configuration, too."""
+        self._names.update(names)
+
     def label(self, name: str, *, proven: bool) -> str:
         """The name itself, or `other`."""
         if name in self._names:

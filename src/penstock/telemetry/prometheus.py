@@ -43,8 +43,9 @@ class PrometheusMetrics:
     ) -> None:
         """`models` and `targets` (`provider/model`) are those of the configuration."""
         self.registry = registry or CollectorRegistry()
-        self._models = Names((DEFAULT_MODEL, *models), max_names)
-        self._targets = Names(targets, max_names)
+        self._models = Names((DEFAULT_MODEL,), max_names)
+        self._targets = Names((), max_names)
+        self.know(models, targets)
         self._running: dict[str, str] = {}
         place = ("provider", "upstream_model")
         self._in_progress = _Cells(
@@ -114,6 +115,11 @@ class PrometheusMetrics:
                 registry=self.registry,
             )
         )
+
+    def know(self, models: Iterable[str], targets: Iterable[str]) -> None:
+        """These names are in the configuration, too."""
+        self._models.know(models)
+        self._targets.know(targets)
 
     def __call__(self, record: Record) -> None:
         """Count it."""

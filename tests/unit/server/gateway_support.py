@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,10 @@ import httpx
 
 from penstock.gateway import Engine
 from penstock.server.access import Gate
+from penstock.server.application import application
 from penstock.server.asgi import App
-from penstock.server.serve import GatewayServer, application, listen
+from penstock.server.http_server import GatewayServer
+from penstock.server.listening import listen
 
 CHAT = "/v1/chat/completions"
 
@@ -93,13 +96,17 @@ def deltas(events: Sequence[Any]) -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def running_gateway(
-    engine: Engine, *, host: str = "127.0.0.1", key_required: bool = False
+    engine: Engine,
+    *,
+    host: str = "127.0.0.1",
+    key_required: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Gateway]:
     """Serve the engine until the end of the block; the engine is closed with it."""
     listener = listen(host, 0)
     started = asyncio.Event()
     app = application(lambda: engine, engine.config, key_required=key_required)
-    server = GatewayServer(app, on_start=started.set)
+    server = GatewayServer(app, on_start=started.set, tls=tls)
     task = asyncio.create_task(server.serve([listener]))
     port: int = listener.getsockname()[1]
     await asyncio.wait_for(started.wait(), 5)

@@ -10,10 +10,11 @@ from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
 from penstock.gateway import Engine
+from penstock.server.application import application
 from penstock.server.asgi import App, Route
 from penstock.server.exchange import Exchange
 from penstock.server.openai_api import ROUTES, room
-from penstock.server.serve import application, warm
+from penstock.server.serve import warm
 from penstock.testing import FakeProvider, engine_with
 
 

@@ -23,8 +23,9 @@ import penstock
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
 from penstock.providers.embedded import install
+from penstock.server.listening import listen, url_of
 from penstock.server.screen import Screen
-from penstock.server.serve import listen, serve
+from penstock.server.serve import serve
 
 SERVE = """
 import sys
@@ -221,7 +222,7 @@ def test_without_the_embedded_model_the_screen_names_the_command(
 ) -> None:
     monkeypatch.setattr("penstock.server.screen.missing", lambda: ["xllamacpp"])
     with listen("127.0.0.1", 0) as listener:
-        Screen(Config.embedded(), listener, "no file").started()
+        Screen(Config.embedded(), url_of(listener), "no file").started()
     assert "penstock embedded install" in capsys.readouterr().out
 
 
@@ -249,7 +250,7 @@ def test_the_python_line_names_the_python_that_has_penstock(
     monkeypatch.setattr("penstock.server.screen.shutil.which", which)
     monkeypatch.setattr("penstock.server.screen.Path.cwd", lambda: Path(folder))
     with listen("127.0.0.1", 0) as listener:
-        Screen(Config.embedded(), listener, "x").started()
+        Screen(Config.embedded(), url_of(listener), "x").started()
     assert f'\n  {shown} -c "import penstock' in capsys.readouterr().out
 
 
@@ -258,7 +259,7 @@ def test_many_models_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     config = Config.model_validate({"providers": {"fake": {}}, "models": targets})
     with listen("::1", 0) as listener:
         port = listener.getsockname()[1]
-        Screen(config, listener, "x").started()
+        Screen(config, url_of(listener), "x").started()
     out = capsys.readouterr().out
     assert "and 3 more" in out
     assert f"http://[::1]:{port}" in out

@@ -440,8 +440,8 @@ async def test_a_flood_of_pings_does_not_fill_the_memory() -> None:
 
 
 async def test_a_client_that_answers_no_ping_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.serve.PING_EVERY_S", 0.1)
-    monkeypatch.setattr("penstock.server.serve.PONG_WITHIN_S", 0.2)
+    monkeypatch.setattr("penstock.server.http_server.PING_EVERY_S", 0.1)
+    monkeypatch.setattr("penstock.server.http_server.PONG_WITHIN_S", 0.2)
     fake = Talkative()
     async with (
         running_gateway(engine_with(fake)) as gateway,

@@ -261,7 +261,7 @@ async def test_a_second_signal_cuts_and_every_client_learns_of_it(stream: bool) 
 
 
 async def test_a_stream_that_outlives_the_grace_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.serve.GRACE_S", 1)
+    monkeypatch.setattr("penstock.server.http_server.GRACE_S", 1)
     endless = FakeProvider([FakeReply(text="word " * 1000, delay_s=0.1)])
     async with running_gateway(engine_with(endless)) as gateway:
         answer = asyncio.create_task(gateway.chat(stream=True, max_tokens=2000))

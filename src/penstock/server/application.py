@@ -1,0 +1,71 @@
+"""All doors of a gateway, put together from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.config.settings import Config
+from penstock.gateway import Engine
+from penstock.keys.store import KeyStore
+from penstock.server import (
+    anthropic_api,
+    openai_api,
+    operations,
+    responses_api,
+    sampling_api,
+    sampling_ws,
+)
+from penstock.server.access import Gate
+from penstock.server.asgi import App
+from penstock.server.cors import Cors
+from penstock.telemetry.logs import RequestLog
+from penstock.telemetry.prometheus import PrometheusMetrics
+from penstock.wiring import keyring_of, keys_of, targets_of
+
+
+def application(
+    open_engine: Callable[[], Engine], config: Config, *, key_required: bool = False
+) -> App:
+    """All doors in front of one engine.
+
+    `key_required`: nobody gets in without a key, also while there is none.
+    """
+    gate = Gate(keyring_of(config, required=key_required))
+    metrics = PrometheusMetrics()
+
+    def opened() -> Engine:
+        engine = open_engine()
+        engine.hooks.subscribe(metrics)
+        engine.hooks.subscribe(gate.watch)
+        if config.server.log != "none":
+            engine.hooks.subscribe(RequestLog())
+        return engine
+
+    app = App(
+        opened,
+        {
+            **openai_api.ROUTES,
+            **responses_api.ROUTES,
+            **anthropic_api.ROUTES,
+            **sampling_api.ROUTES,
+            **operations.routes(metrics),
+        },
+        max_request_bytes=config.limits.max_request_bytes,
+        gate=gate,
+        sockets=sampling_ws.SOCKETS,
+    )
+
+    def configure(config: Config) -> None:
+        server = config.server
+        app.max_request_bytes = config.limits.max_request_bytes
+        app.cors = Cors(server.cors_origins) if server.cors_origins else None
+        gate.keys.configure(keys_of(config), targets_of(config), KeyStore(config.storage.path))
+        gate.configure(
+            None if server.admin_key is None else server.admin_key.get_secret_value(), app.cors
+        )
+        targets = targets_of(config)
+        metrics.know(targets, (target for several in targets.values() for target in several))
+
+    configure(config)
+    app.configure = configure
+    return app

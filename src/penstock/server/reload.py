@@ -1,0 +1,123 @@
+"""A changed configuration takes effect without a stream being cut: on SIGHUP, or by itself.
+
+A file that cannot be used is refused with its line, and what runs goes on as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from penstock.config.settings import Config
+from penstock.contract.errors import PenstockError
+from penstock.server.listening import Certificates
+
+LOOK_S = 0.5
+"""How often the files are looked at; a change counts when it has lasted from one look to the
+next, for editors write in steps."""
+FIXED = ("host", "port", "workers", "log", "grace_s", "tls_certificate", "tls_key")
+"""The settings of `[server]` that hold until the gateway is started anew."""
+
+logger = logging.getLogger("penstock.server")
+_Stamp = tuple[int, int, int] | None
+
+
+class Reloader:
+    """Reads the configuration again when it is told to, or when its file has changed."""
+
+    def __init__(
+        self,
+        config: Config,
+        file: Path | None,
+        read: Callable[[], Config],
+        apply: Callable[[Config], Awaitable[None]],
+        certificates: Certificates | None = None,
+    ) -> None:
+        """`apply` makes a configuration hold, or raises and leaves everything as it is."""
+        self._config = config
+        self._file = file
+        self._read = read
+        self._apply = apply
+        self._certificates = certificates
+        self._told = asyncio.Event()
+
+    def tell(self) -> None:
+        """Read everything again, whether or not it has changed; may be called at any time."""
+        self._told.set()
+
+    async def run(self) -> None:
+        """Watch the files for ever."""
+        files = [] if self._file is None else [self._file]
+        pairs = [] if self._certificates is None else list(self._certificates.files)
+        seen = [_stamps(files), _stamps(pairs)]
+        last = list(seen)
+        while True:
+            told = await self._wait()
+            now = [_stamps(files), _stamps(pairs)]
+            if told or (now[0] != seen[0] and now[0] == last[0]):
+                seen[0] = now[0]
+                await self.reload()
+            if told or (now[1] != seen[1] and now[1] == last[1]):
+                seen[1] = now[1]
+                self._renew()
+            last = now
+
+    async def _wait(self) -> bool:
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._told.wait()
+        except TimeoutError:
+            return False
+        self._told.clear()
+        return True
+
+    async def reload(self) -> None:
+        """Read the configuration and let it hold; what goes wrong is logged."""
+        if self._file is None:
+            logger.warning("there is no configuration file to read again")
+            return
+        try:
+            # In a thread, for a long file takes longer than a stream should stand still.
+            config = await asyncio.to_thread(self._read)
+            if config == self._config:
+                logger.info("%s says what holds already", self._file)
+                return
+            await self._apply(config)
+        except PenstockError as error:
+            logger.error("not reloaded, and what ran before goes on: %s", error)
+            return
+        before, self._config = self._config, config
+        names = [name for name in Config.model_fields if _differs(before, config, name)]
+        logger.info("reloaded %s: %s", self._file, ", ".join(names))
+        fixed = [name for name in FIXED if _differs(before.server, config.server, name)]
+        if fixed:
+            what = ", ".join(f"server.{name}" for name in fixed)
+            logger.warning("%s: this takes effect when the gateway is started anew", what)
+
+    def _renew(self) -> None:
+        if self._certificates is None:
+            return
+        try:
+            self._certificates.reload()
+        except PenstockError as error:
+            logger.error("the certificate is not renewed, the old one stays: %s", error)
+        else:
+            logger.info("the certificate was read again")
+
+
+def _differs(before: object, now: object, name: str) -> bool:
+    return getattr(before, name) != getattr(now, name)
+
+
+def _stamps(files: Sequence[Path]) -> list[_Stamp]:
+    return [_stamp(file) for file in files]
+
+
+def _stamp(file: Path) -> _Stamp:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
