@@ -23,6 +23,7 @@ from penstock.contract.ports import Provider, Target
 from penstock.keys.records import Key, KeyBudget, KeyHash, budget_of
 from penstock.keys.ring import Keyring
 from penstock.keys.store import KeyStore
+from penstock.keys.windows import WindowOf, window_of
 from penstock.pool.breaker import BreakerSettings
 from penstock.pool.failover import FailoverPool
 from penstock.pool.run import RetrySettings
@@ -144,10 +145,15 @@ def targets_of(config: Config) -> Mapping[str, Sequence[str]]:
     return {name: model.targets for name, model in config.models.items()}
 
 
-def keyring_of(config: Config, *, required: bool = False) -> Keyring:
+def keyring_of(config: Config, *, required: bool = False, windows: WindowOf = window_of) -> Keyring:
     """All keys that open this gateway; `required`: also without any, nobody else gets in."""
-    store = KeyStore(config.storage.path)
-    return Keyring(keys_of(config), store, models=targets_of(config), required=required)
+    return Keyring(
+        keys_of(config),
+        KeyStore(config.storage.path),
+        models=targets_of(config),
+        required=required,
+        windows=windows,
+    )
 
 
 def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool:

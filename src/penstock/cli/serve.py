@@ -12,6 +12,7 @@ EXAMPLES = """\b
 Examples:
   penstock serve
   penstock serve --config penstock.toml --port 9000
+  penstock serve --workers 4
   curl http://127.0.0.1:8400/v1/models
 """
 
@@ -39,6 +40,18 @@ def serve(
             show_default="the configuration's, or 8400",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            min=1,
+            max=256,
+            metavar="N",
+            help="Processes that share the port, the ledger and the limits of keys.",
+            show_default="the configuration's, or 1",
+        ),
+    ] = None,
     config: options.ConfigFile = None,
 ) -> None:
     """Serve the models over HTTP, in the dialects of OpenAI, Anthropic and MCP sampling."""
@@ -53,4 +66,5 @@ def serve(
         port=loaded.server.port if port is None else port,
         source=str(found) if found else "no file: the embedded model",
         file=found,
+        workers=workers,
     )

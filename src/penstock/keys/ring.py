@@ -17,6 +17,7 @@ from penstock.contract.errors import PenstockError
 from penstock.keys.records import LONGEST, Key, digest_of
 from penstock.keys.store import KeyStore
 from penstock.keys.terms import KeyTerms
+from penstock.keys.windows import WindowOf, window_of
 
 CHECK_S = 1.0
 """How soon a change that another process has made is noticed."""
@@ -53,8 +54,9 @@ class Keyring:
         models: Mapping[str, Iterable[str]] | None = None,
         required: bool = False,
         clock: Callable[[], float] = time.time,
+        windows: WindowOf = window_of,
     ) -> None:
-        """`models` are the configured ones with their targets.
+        """`models` are the configured ones with their targets; `windows` has those of the limits.
 
         `required`: a key is asked for even when there is none, so that nobody gets in.
         """
@@ -63,6 +65,7 @@ class Keyring:
         self._models = models or {}
         self._required = required
         self._clock = clock
+        self._windows = windows
         self._generation = 0
         self._stored: Sequence[Key] = ()
         self._terms: dict[str, KeyTerms] = {}
@@ -138,7 +141,8 @@ class Keyring:
         keys |= self._configured
         before = self._terms
         self._terms = {
-            name: KeyTerms(key, self._models, before.get(name)) for name, key in keys.items()
+            name: KeyTerms(key, self._models, before.get(name), self._windows)
+            for name, key in keys.items()
         }
         self._slots = {
             each.digest: _Slot(each.digest, each.until, terms)

@@ -10,7 +10,7 @@ from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.keys.records import Key
-from penstock.keys.windows import Step, Window
+from penstock.keys.windows import AnyWindow, Step, WindowOf, window_of
 from penstock.tokens import estimate_request, estimate_text, family_of
 
 
@@ -20,7 +20,7 @@ class KeyAdmission:
     __slots__ = ("_step", "_taken", "_window", "targets")
 
     def __init__(
-        self, targets: Sequence[Target], window: Window | None, step: Step | None, taken: int
+        self, targets: Sequence[Target], window: AnyWindow | None, step: Step | None, taken: int
     ) -> None:
         """Made by `KeyTerms.admit`."""
         self.targets = targets
@@ -47,6 +47,7 @@ class KeyTerms:
         key: Key,
         models: Mapping[str, Iterable[str]],
         before: KeyTerms | None = None,
+        windows: WindowOf = window_of,
     ) -> None:
         """`models` are the configured ones with their targets; `before` is the key until now."""
         self.key = key
@@ -54,8 +55,12 @@ class KeyTerms:
         self._prefixes = tuple(name[:-1] for name in key.models if name.endswith("/*"))
         targets = (models[name] for name in self._names if name in models)
         self._targets = frozenset(target for several in targets for target in several)
-        self.requests = _window(key.requests_per_minute, before and before.requests)
-        self.tokens = _window(key.tokens_per_minute, before and before.tokens)
+
+        def window(kind: str, limit: int | None, before: AnyWindow | None) -> AnyWindow | None:
+            return None if limit is None else windows(f"{key.name}/{kind}", limit, before)
+
+        self.requests = window("requests", key.requests_per_minute, before and before.requests)
+        self.tokens = window("tokens", key.tokens_per_minute, before and before.tokens)
         self.caller = Caller(key=key.name, tags=key.tags, terms=self)
         """On whose behalf this key's requests are made."""
 
@@ -94,7 +99,7 @@ class KeyTerms:
     def _may_reach(self, target: str) -> bool:
         return target in self._targets or self.may_use(target)
 
-    def _too_many(self, window: Window, wanted: int) -> RateLimited:
+    def _too_many(self, window: AnyWindow, wanted: int) -> RateLimited:
         limit = f"the key {self.key.name!r} may use {window.limit} tokens a minute"
         if wanted > window.limit:
             return RateLimited(
@@ -113,15 +118,6 @@ def not_for_this_key(model: str | None) -> ModelNotFound:
     """The same words for a model that is not there and for one that the key may not use."""
     what = f"there is no model {model!r} for this key" if model else "this request names no model"
     return ModelNotFound(f"{what}; GET /v1/models lists those that it may use", model=model)
-
-
-def _window(limit: int | None, before: Window | None) -> Window | None:
-    if limit is None:
-        return None
-    if before is None:
-        return Window(limit)
-    before.limit = limit
-    return before
 
 
 def _tokens(request: AnyRequest, model: str) -> int:

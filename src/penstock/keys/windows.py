@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 WINDOW_S = 60
 _STEPS = 60
@@ -22,11 +23,42 @@ class Step:
 
     __slots__ = ("amount", "number", "window")
 
-    def __init__(self, window: Window, number: int) -> None:
-        """Made by `Window.take`."""
-        self.window: Window | None = window
+    def __init__(self, window: AnyWindow, number: int) -> None:
+        """Made by `take`."""
+        self.window: AnyWindow | None = window
         self.number = number
         self.amount = 0
+
+
+class AnyWindow(Protocol):
+    """One limit of one key, whoever counts in it."""
+
+    limit: int
+
+    def take(self, amount: int) -> Step | None:
+        """Take so much, or nothing when there is no room; what was taken can be corrected."""
+        ...
+
+    def correct(self, step: Step, difference: int) -> None:
+        """It was more than was taken, or less; what has left the window is not called back."""
+        ...
+
+    @property
+    def remaining(self) -> int:
+        """What may be taken now."""
+        ...
+
+    def left(self) -> tuple[int, float]:
+        """What may be taken now, and the seconds until nothing of what was taken is left."""
+        ...
+
+    def wait_s(self, amount: int) -> float:
+        """Seconds until so much can be taken, if nobody else takes any; 0: now."""
+        ...
+
+
+WindowOf: TypeAlias = Callable[[str, int, AnyWindow | None], AnyWindow]
+"""The window of this name and limit, and what was used in its place until now."""
 
 
 class Window:
@@ -107,3 +139,11 @@ class Window:
 def _leaves(number: int) -> float:
     """When a step is out of the window: a minute after its last moment."""
     return (number + 1) * _STEP_S + WINDOW_S
+
+
+def window_of(name: str, limit: int, before: AnyWindow | None = None) -> AnyWindow:
+    """A window of this process alone; what was counted `before` stays counted."""
+    if before is None:
+        return Window(limit)
+    before.limit = limit
+    return before

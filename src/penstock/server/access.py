@@ -25,7 +25,7 @@ from penstock.contract.errors import ModelNotFound, PenstockError, RateLimited
 from penstock.keys.records import LONGEST, PREFIX, digest_of
 from penstock.keys.ring import Keyring, Verdict
 from penstock.keys.terms import KeyTerms, not_for_this_key
-from penstock.keys.windows import Window
+from penstock.keys.windows import AnyWindow
 from penstock.pool.supervise import Supervisor
 from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
@@ -97,11 +97,16 @@ class Access:
         """Whether the caller may ask for this model, and so know of it."""
         return self.terms is None or self.terms.may_use(model)
 
+    @property
+    def sees(self) -> str | None:
+        """The key whose requests the caller sees; None: it sees those of all."""
+        if self.admin or not self.asked:
+            return None
+        return "" if self.terms is None else self.terms.key.name
+
     def may_cancel(self, request_id: str) -> bool:
         """Whether the caller may stop this request: a key sees only its own."""
-        if self.admin or not self.asked:
-            return True
-        return self.terms is not None and self._owners.get(request_id) == self.terms.key.name
+        return self.sees is None or self._owners.get(request_id) == self.sees
 
     def headers(self) -> Iterator[Header]:
         """The limits of the key and what is left of them, in OpenAI's form."""
@@ -243,6 +248,10 @@ class Gate:
             return discreet
         return error
 
+    def is_of(self, request_id: str, key: str | None) -> bool:
+        """Whether this is a running request of the key; of any when it is None."""
+        return request_id in self._owners and (key is None or self._owners[request_id] == key)
+
     def watch(self, record: Record) -> None:
         """A subscriber that remembers whose each running request is."""
         if isinstance(record, RequestStarted):
@@ -329,7 +338,7 @@ def _count(terms: KeyTerms) -> None:
     )
 
 
-def _limit_headers(names: tuple[bytes, bytes, bytes], window: Window | None) -> Iterable[Header]:
+def _limit_headers(names: tuple[bytes, bytes, bytes], window: AnyWindow | None) -> Iterable[Header]:
     if window is None:
         return ()
     remaining, reset_s = window.left()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from penstock.config.settings import Config
 from penstock.gateway import Engine
 from penstock.keys.store import KeyStore
+from penstock.keys.windows import WindowOf, window_of
 from penstock.server import (
     anthropic_api,
     openai_api,
@@ -18,20 +19,29 @@ from penstock.server import (
 from penstock.server.access import Gate
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
+from penstock.server.siblings import Siblings
 from penstock.telemetry.logs import RequestLog
+from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 from penstock.wiring import keyring_of, keys_of, targets_of
 
 
 def application(
-    open_engine: Callable[[], Engine], config: Config, *, key_required: bool = False
+    open_engine: Callable[[], Engine],
+    config: Config,
+    *,
+    key_required: bool = False,
+    siblings: Siblings | None = None,
+    windows: WindowOf = window_of,
 ) -> App:
     """All doors in front of one engine.
 
-    `key_required`: nobody gets in without a key, also while there is none.
+    `key_required`: nobody gets in without a key, also while there is none. `siblings` are the other
+    workers, who count in the same `windows`.
     """
-    gate = Gate(keyring_of(config, required=key_required))
+    gate = Gate(keyring_of(config, required=key_required, windows=windows))
     metrics = PrometheusMetrics()
+    siblings = siblings or Siblings()
 
     def opened() -> Engine:
         engine = open_engine()
@@ -47,8 +57,8 @@ def application(
             **openai_api.ROUTES,
             **responses_api.ROUTES,
             **anthropic_api.ROUTES,
-            **sampling_api.ROUTES,
-            **operations.routes(metrics),
+            **sampling_api.routes(siblings),
+            **operations.routes(metrics, siblings),
         },
         max_request_bytes=config.limits.max_request_bytes,
         gate=gate,
@@ -66,6 +76,20 @@ def application(
         targets = targets_of(config)
         metrics.know(targets, (target for several in targets.values() for target in several))
 
+    async def cancel(asked: tuple[str, str | None]) -> bool:
+        request_id, key = asked
+        engine = app.engine
+        return (
+            engine is not None
+            and gate.is_of(request_id, key)
+            and await engine.cancel_request(request_id)
+        )
+
+    async def samples(_: object) -> Samples:
+        return metrics.samples()
+
+    siblings.answer(sampling_api.CANCEL, cancel)
+    siblings.answer(operations.METRICS, samples)
     configure(config)
     app.configure = configure
     return app

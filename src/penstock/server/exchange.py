@@ -125,6 +125,11 @@ class Exchange:
         """Whether the caller may stop this running request."""
         return self.access is None or self.access.may_cancel(request_id)
 
+    @property
+    def sees(self) -> str | None:
+        """The key whose requests the caller sees; None: it sees those of all."""
+        return None if self.access is None else self.access.sees
+
     async def body(self) -> bytes:
         """The whole body; raises HttpProblem as soon as it is known to be too large."""
         announced = self.headers.get(b"content-length")

@@ -8,9 +8,13 @@ from penstock.contract.errors import PenstockError
 from penstock.gateway import Engine
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange
+from penstock.server.siblings import Siblings
+from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 
 _UNAVAILABLE = 503
+METRICS = "metrics"
+"""What workers ask one another for their counters."""
 
 
 async def ready(engine: Engine, exchange: Exchange) -> None:
@@ -47,20 +51,22 @@ async def ready(engine: Engine, exchange: Exchange) -> None:
 class Metrics:
     """`GET /metrics`, for Prometheus."""
 
-    def __init__(self, metrics: PrometheusMetrics) -> None:
-        """Of these counters."""
+    def __init__(self, metrics: PrometheusMetrics, siblings: Siblings) -> None:
+        """Of these counters, and those of other workers."""
         self._metrics = metrics
+        self._siblings = siblings
 
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
-        """In the format that the scraper prefers."""
+        """In the format that the scraper prefers; all workers together."""
         accept = exchange.headers.get(b"accept", b"").decode("latin-1")
-        body, content_type = self._metrics.exposition(accept)
+        others = [Samples(each) for each in await self._siblings.ask(METRICS)]
+        body, content_type = self._metrics.exposition(accept, others)
         await exchange.reply(body, content_type=content_type.encode())
 
 
-def routes(metrics: PrometheusMetrics) -> Routes:
+def routes(metrics: PrometheusMetrics, siblings: Siblings) -> Routes:
     """The paths of this page."""
     return {
         ("GET", "/ready"): Route(ready, needs="optional"),
-        ("GET", "/metrics"): Route(Metrics(metrics), needs="operator"),
+        ("GET", "/metrics"): Route(Metrics(metrics, siblings), needs="operator"),
     }

@@ -34,8 +34,16 @@ class Reloader:
         read: Callable[[], Config],
         apply: Callable[[Config], Awaitable[None]],
         certificates: Certificates | None = None,
+        *,
+        watches: bool = True,
+        on_renewed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`apply` makes a configuration hold, or raises and leaves everything as it is."""
+        """`apply` makes a configuration hold, or raises and leaves everything as it is.
+
+        Without `watches` it reads only what it is told to; `on_renewed` hears of certificates.
+        """
+        self._watches = watches
+        self._on_renewed = on_renewed
         self._config = config
         self._file = file
         self._read = read
@@ -66,7 +74,7 @@ class Reloader:
 
     async def _wait(self) -> bool:
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(LOOK_S if self._watches else None):
                 await self._told.wait()
         except TimeoutError:
             return False
@@ -105,6 +113,7 @@ class Reloader:
             logger.error("the certificate is not renewed, the old one stays: %s", error)
         else:
             logger.info("the certificate was read again")
+            self._on_renewed()
 
 
 def _differs(before: object, now: object, name: str) -> bool:

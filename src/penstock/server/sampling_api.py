@@ -14,8 +14,11 @@ from penstock.server.sampling_decode import SamplingCall, decode, in_callers_wor
 from penstock.server.sampling_encode import EventFrames, StreamEncoder, encode
 from penstock.server.sampling_errors import SAMPLING_ERRORS
 from penstock.server.sampling_ws import PATH
+from penstock.server.siblings import Siblings
 
 _REQUESTS = "/v1/requests"
+CANCEL = "cancel"
+"""What workers ask one another: `[request id, key or null]`."""
 
 
 async def create_message(engine: Engine, exchange: Exchange) -> None:
@@ -54,21 +57,29 @@ async def _stream(engine: Engine, exchange: Exchange, call: SamplingCall) -> Non
                     await exchange.write(data)
 
 
-async def cancel(engine: Engine, exchange: Exchange) -> None:
-    """`DELETE /v1/requests/{request_id}`: stops a running request of any door.
+class Cancel:
+    """`DELETE /v1/requests/{request_id}`: stops a running request of any door, and any worker.
 
     204 when it was stopped; 404 when nothing of this id runs: it never did, or has ended.
     """
-    request_id = exchange.path.removeprefix(f"{_REQUESTS}/")
-    if not exchange.may_cancel(request_id) or not await engine.cancel_request(request_id):
-        raise HttpProblem(
-            Failure(
-                404,
-                f"no request {request_id!r} runs; it has ended, or the id is another",
-                code="request_not_found",
+
+    def __init__(self, siblings: Siblings) -> None:
+        """These may have the request."""
+        self._siblings = siblings
+
+    async def __call__(self, engine: Engine, exchange: Exchange) -> None:
+        """Here, or else where it runs."""
+        request_id = exchange.path.removeprefix(f"{_REQUESTS}/")
+        stopped = exchange.may_cancel(request_id) and await engine.cancel_request(request_id)
+        if not stopped and not any(await self._siblings.ask(CANCEL, [request_id, exchange.sees])):
+            raise HttpProblem(
+                Failure(
+                    404,
+                    f"no request {request_id!r} runs; it has ended, or the id is another",
+                    code="request_not_found",
+                )
             )
-        )
-    await exchange.reply_nothing()
+        await exchange.reply_nothing()
 
 
 async def needs_websocket(engine: Engine, exchange: Exchange) -> None:
@@ -94,8 +105,10 @@ def _callers_id(exchange: Exchange) -> str | None:
     return request_id
 
 
-ROUTES: Routes = {
-    ("POST", "/v1/sampling/createMessage"): Route(create_message, SAMPLING_ERRORS),
-    ("GET", PATH): Route(needs_websocket, SAMPLING_ERRORS),
-    ("DELETE", f"{_REQUESTS}/*"): Route(cancel),
-}
+def routes(siblings: Siblings) -> Routes:
+    """The paths of this door, in front of one worker of several."""
+    return {
+        ("POST", "/v1/sampling/createMessage"): Route(create_message, SAMPLING_ERRORS),
+        ("GET", PATH): Route(needs_websocket, SAMPLING_ERRORS),
+        ("DELETE", f"{_REQUESTS}/*"): Route(Cancel(siblings)),
+    }

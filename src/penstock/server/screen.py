@@ -27,8 +27,11 @@ _SHOWN = 6
 class Screen:
     """Prints to standard output."""
 
-    def __init__(self, config: Config, url: str, source: str, *, keys: bool = False) -> None:
+    def __init__(
+        self, config: Config, url: str, source: str, *, keys: bool = False, workers: int = 1
+    ) -> None:
         """Where it listens, and where its configuration comes from; `keys`: callers need one."""
+        self._workers = workers
         self._keys = keys
         self._url = url
         self._config = config
@@ -57,10 +60,12 @@ class Screen:
         self._line(f"Anthropic clients: base_url={self._url}, the same. Ctrl-C stops.")
         self._line()
 
-    def stopping(self, running: int, grace_s: float, *, again: bool) -> None:
-        """A signal came."""
+    def stopping(self, running: int | None, grace_s: float, *, again: bool) -> None:
+        """A signal came; None: others know how many requests run."""
         if again:
             self._line("Cutting what still runs.")
+        elif running is None:
+            self._line(f"Stopping: what runs has up to {grace_s:g} s; Ctrl-C again cuts.")
         elif running:
             what = "1 request" if running == 1 else f"{running} requests"
             self._line(
@@ -74,6 +79,8 @@ class Screen:
     def _facts(self) -> Iterator[tuple[str, str]]:
         config = self._config
         yield "configuration", self._source
+        if self._workers > 1:
+            yield "workers", str(self._workers)
         yield _plural("provider", len(config.providers)), _some(config.providers)
         models = [f"{name} ({', '.join(model.targets)})" for name, model in config.models.items()]
         yield _plural("model", len(models)), _some(models) if models else "any provider/model"

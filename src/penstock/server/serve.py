@@ -9,10 +9,10 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from penstock.config.load import load
 from penstock.config.settings import Config
@@ -20,7 +20,9 @@ from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.gateway import Engine
+from penstock.keys.shared_windows import SharedWindows
 from penstock.keys.store import KeyStore
+from penstock.keys.windows import window_of
 from penstock.pool.supervise import Supervisor
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
@@ -30,16 +32,26 @@ from penstock.server.http_server import GatewayServer
 from penstock.server.listening import Certificates, listen, url_of
 from penstock.server.reload import Reloader
 from penstock.server.screen import Screen
+from penstock.server.siblings import Siblings
+from penstock.server.workers import Post, Workers, arguments_of, share
 from penstock.telemetry.logs import log_to
+
+T = TypeVar("T")
 
 
 def serve(
-    config: Config, *, host: str, port: int, source: str, file: str | Path | None = None
+    config: Config,
+    *,
+    host: str,
+    port: int,
+    source: str,
+    file: str | Path | None = None,
+    workers: int | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `source` says where the configuration comes from.
 
     `file` is read again on SIGHUP, or when it has changed. Raises ConfigurationError when the
-    address cannot be used.
+    address cannot be used, and SystemExit when workers cannot start.
     """
     everywhere = not is_loopback(host)
     if everywhere and not has_keys(config):
@@ -47,18 +59,43 @@ def serve(
             f"{host} is reachable from other machines, and there is no key that this gateway could "
             "ask for: make one with `penstock keys create NAME`, or use --host 127.0.0.1"
         )
-    certificates = Certificates.of(config.server)
-    with listen(host, port) as listener, _logging(config.server.log):
-        _run(
-            _serve(
-                config,
-                listener,
-                source,
-                key_required=everywhere,
-                file=None if file is None else Path(file),
-                certificates=certificates,
-            )
-        )
+    job = Job(
+        config,
+        source,
+        None if file is None else Path(file).absolute(),
+        everywhere,
+        Certificates.of(config.server),
+    )
+    post = Post.taken()
+    number = config.server.workers if workers is None else workers
+    with _logging(config.server.log):
+        if post is not None:
+            with post.socket() as listener:
+                _run(_serve(job, listener, post))
+        elif number == 1:
+            with listen(host, port) as listener:
+                _run(_serve(job, listener))
+        else:
+            with listen(host, port) as listener:
+                arguments = arguments_of(job.file, host, listener.getsockname()[1])
+                if code := _run(_supervise(job, listener, number, arguments)):
+                    raise SystemExit(code)
+
+
+class Job(NamedTuple):
+    """What a gateway is to serve."""
+
+    config: Config
+    source: str
+    file: Path | None
+    key_required: bool
+    certificates: Certificates | None
+
+    def screen(self, listener: socket.socket, workers: int = 1) -> Screen:
+        """Where it is told."""
+        url = url_of(listener, tls=self.certificates is not None)
+        keys = has_keys(self.config)
+        return Screen(self.config, url, self.source, keys=keys, workers=workers)
 
 
 @contextlib.contextmanager
@@ -78,35 +115,50 @@ def has_keys(config: Config) -> bool:
     return bool(config.keys) or bool(KeyStore(config.storage.path).generation())
 
 
-async def _serve(
-    config: Config,
-    listener: socket.socket,
-    source: str,
-    *,
-    key_required: bool,
-    file: Path | None = None,
-    certificates: Certificates | None = None,
-) -> None:
+async def _serve(job: Job, listener: socket.socket, post: Post | None = None) -> None:
+    """One process: the whole gateway, or one worker of it."""
+    index, number = (0, 1) if post is None else (post.index, post.number)
+    siblings = Siblings(None if post is None else Path(post.folder), index, number)
+    shared = None if post is None else SharedWindows(Path(post.folder) / "limits")
+    config = share(job.config, index, number)
     engine = Engine(config, model_files=False, keep_books=True)
-    url = url_of(listener, tls=certificates is not None)
-    screen = Screen(config, url, source, keys=has_keys(config))
+    screen = job.screen(listener) if post is None else None
     warming: set[asyncio.Task[None]] = set()
 
     def started() -> None:
-        screen.started()
+        if screen is not None:
+            screen.started()
+        if post is not None:
+            post.tell_ready()
         warming.add(asyncio.create_task(warm(engine)))
 
-    app = application(lambda: engine, config, key_required=key_required)
+    app = application(
+        lambda: engine,
+        config,
+        key_required=job.key_required,
+        siblings=siblings,
+        windows=shared or window_of,
+    )
+    certificates = job.certificates
     server = GatewayServer(
         app,
         on_start=started,
         grace_s=config.server.grace_s,
         tls=None if certificates is None else certificates.context,
     )
-    reloader = Reloader(config, file, lambda: load(file), app.change, certificates)
+    reloader = Reloader(
+        config,
+        job.file,
+        lambda: share(load(job.file), index, number),
+        app.change,
+        certificates,
+        watches=post is None,
+    )
 
     def stop() -> None:
-        screen.stopping(server.running_requests, config.server.grace_s, again=server.should_exit)
+        if screen is not None:
+            grace_s, again = config.server.grace_s, server.should_exit
+            screen.stopping(server.running_requests, grace_s, again=again)
         server.stop()
 
     # Now, for a ledger that cannot be opened would refuse every request.
@@ -115,13 +167,57 @@ async def _serve(
     watching.add("configuration", reloader.run)
     try:
         with _signals({"SIGINT": stop, "SIGTERM": stop, "SIGHUP": reloader.tell}):
-            async with watching:
+            if post is not None:
+                post.on_orphaned(stop)
+            async with siblings, watching:
                 await server.serve([listener])
     finally:
         for task in warming:
             task.cancel()
         await (app.engine or engine).aclose()
+        if shared is not None:
+            shared.close()
+        if screen is not None:
+            screen.stopped()
+
+
+async def _supervise(
+    job: Job, listener: socket.socket, number: int, arguments: Iterable[str]
+) -> int:
+    """The parent of several workers; the exit code."""
+    workers = Workers(number, listener, arguments)
+    screen = job.screen(listener, number)
+
+    async def pass_on(_: Config) -> None:
+        workers.signal(signal.SIGHUP)
+
+    reloader = Reloader(
+        job.config,
+        job.file,
+        lambda: load(job.file),
+        pass_on,
+        job.certificates,
+        on_renewed=lambda: workers.signal(signal.SIGHUP),
+    )
+
+    def stop() -> None:
+        screen.stopping(None, job.config.server.grace_s, again=workers.stopping)
+        workers.stop()
+
+    # Once, so that what is wrong with it is said once.
+    engine = Engine(job.config, keep_books=True)
+    try:
+        await engine.ledger()
+    finally:
+        await engine.aclose()
+    watching = Supervisor()
+    watching.add("configuration", reloader.run)
+    with _signals({"SIGINT": stop, "SIGTERM": stop, "SIGHUP": reloader.tell}):
+        async with watching:
+            code = await workers.run(screen.started)
+    if not code:
         screen.stopped()
+    return code
 
 
 async def warm(engine: Engine) -> None:
@@ -159,10 +255,9 @@ def _signals(handlers: Mapping[str, Callable[[], None]]) -> Generator[None, None
             signal.signal(number, handler)
 
 
-def _run(main: Coroutine[Any, Any, None]) -> None:
+def _run(main: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
     except ImportError:  # there is none for Windows
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
+        return asyncio.run(main)
+    return uvloop.run(main)

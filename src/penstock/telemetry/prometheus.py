@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
 from penstock.contract.exchange import Usage
+from penstock.telemetry.merged import Merged, Samples, samples_of
 from penstock.telemetry.names import OTHER, Names
 from penstock.telemetry.records import (
     AttemptRecord,
@@ -134,10 +135,21 @@ class PrometheusMetrics:
             case _:
                 pass
 
-    def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """The metrics in the format that this `Accept` header prefers, and its content type."""
+    def exposition(self, accept: str = "", others: Sequence[Samples] = ()) -> tuple[bytes, str]:
+        """The metrics in the format that this `Accept` header prefers, and its content type.
+
+        `others` are those of other processes, which are added.
+        """
         encode, content_type = choose_encoder(accept)
-        return encode(self.registry), content_type
+        if not others:
+            return encode(self.registry), content_type
+        merged = CollectorRegistry()
+        merged.register(Merged([self.samples(), *others]))
+        return encode(merged), content_type
+
+    def samples(self) -> Samples:
+        """What there is now, for another process to add."""
+        return samples_of(self.registry)
 
     def _count_attempt(self, record: AttemptRecord) -> None:
         place = self._place(record.provider, record.model, has_answered(record))

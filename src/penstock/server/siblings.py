@@ -1,0 +1,90 @@
+"""How the workers of one gateway ask one another what only one of them can know or do.
+
+Each listens on a socket in a folder that nobody else may enter. A question is one line of JSON,
+`[name, argument]`, and so is its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import msgspec
+
+Answerer: TypeAlias = Callable[[Any], Awaitable[Any]]
+
+PATIENCE_S = 2.0
+"""How long a worker waits for another, which may be busy, or gone."""
+_LONGEST = 64 * 1024 * 1024
+_log = logging.getLogger("penstock.server")
+
+
+class Siblings:
+    """The other workers; a gateway of one process has none."""
+
+    def __init__(self, folder: Path | None = None, index: int = 0, number: int = 1) -> None:
+        """One of `number`, which meet in this folder; `async with` begins to answer."""
+        self._own = index
+        self._places = (
+            [] if folder is None else [folder / f"worker-{each}" for each in range(number)]
+        )
+        self._answerers: dict[str, Answerer] = {}
+        self._server: asyncio.Server | None = None
+
+    def answer(self, name: str, answerer: Answerer) -> None:
+        """Answer questions of this name so; the argument and the answer are JSON."""
+        self._answerers[name] = answerer
+
+    async def ask(self, name: str, argument: Any = None) -> list[Any]:
+        """What all others say; who is gone or does not answer in time says nothing."""
+        others = [place for place in self._places if place is not self._places[self._own]]
+        if not others:
+            return []
+        answers = await asyncio.gather(*(_ask(place, name, argument) for place in others))
+        return [answer for answer in answers if answer is not None]
+
+    async def __aenter__(self) -> Siblings:
+        if self._places:
+            place = self._places[self._own]
+            # One that was killed has left its own behind.
+            place.unlink(missing_ok=True)
+            self._server = await asyncio.start_unix_server(self._hear, place, limit=_LONGEST)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer):
+            try:
+                name, argument = msgspec.json.decode(await reader.readline())
+                answer = await self._answerers[name](argument)
+                writer.write(msgspec.json.encode(answer) + b"\n")
+                await writer.drain()
+            except (OSError, ValueError):
+                pass  # it has gone, or is none of us
+            except Exception:  # noqa: BLE001 - who asks gets no answer, and this worker goes on
+                _log.exception("a question of another worker could not be answered")
+
+
+async def _ask(place: Path, name: str, argument: Any) -> Any:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            reader, writer = await asyncio.open_unix_connection(place, limit=_LONGEST)
+            with contextlib.closing(writer):
+                writer.write(msgspec.json.encode([name, argument]) + b"\n")
+                return msgspec.json.decode(await reader.readline())
+    except (OSError, ValueError, TimeoutError) as error:
+        _log.debug("%s does not answer %r: %r", place.name, name, error)
+        return None
