@@ -54,7 +54,7 @@ def serve(
     ] = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """Serve the models over HTTP, in the dialects of OpenAI, Anthropic and MCP sampling."""
+    """Serve the models over HTTP, to the clients of others."""
     from penstock.config.load import find, load
     from penstock.server.serve import serve as serve_forever
 

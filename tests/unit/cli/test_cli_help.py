@@ -81,13 +81,26 @@ def test_serve_hands_over_the_configuration_and_the_address(
 
     monkeypatch.setattr("penstock.server.serve.serve", serve)
     assert penstock_here("serve", "--port", "0").code == 0
-    assert penstock_here("serve", "--host", "127.0.0.2", "-c", "penstock.toml").code == 0
+    named = ("--host", "127.0.0.2", "-c", "penstock.toml", "--workers", "3")
+    assert penstock_here("serve", *named).code == 0
     (folder / "penstock.toml").unlink()
     assert penstock_here("serve").code == 0
     assert list(calls[0][0].models) == ["default", "words"]
     found = str(folder / "penstock.toml")
     assert [options for _, options in calls] == [
-        {"host": "127.0.0.1", "port": 0, "source": found},
-        {"host": "127.0.0.2", "port": 8400, "source": "penstock.toml"},
-        {"host": "127.0.0.1", "port": 8400, "source": "no file: the embedded model"},
+        {"host": "127.0.0.1", "port": 0, "source": found, "file": Path(found), "workers": None},
+        {
+            "host": "127.0.0.2",
+            "port": 8400,
+            "source": "penstock.toml",
+            "file": "penstock.toml",
+            "workers": 3,
+        },
+        {
+            "host": "127.0.0.1",
+            "port": 8400,
+            "source": "no file: the embedded model",
+            "file": None,
+            "workers": None,
+        },
     ]
