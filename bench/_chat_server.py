@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import sys
+from typing import cast
 
 CHUNKS = 100
 WORD = "word "
@@ -59,8 +60,8 @@ class Chat(asyncio.Protocol):
     """Answers each request of a connection as soon as it is whole."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted, for uvloop's are none by inheritance.
+        self._transport = cast(asyncio.Transport, transport)
         self._held = b""
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
