@@ -1,8 +1,8 @@
 """What `gateway.py` asks of Penstock alone: the ledger's share, and whether a cost stays flat.
 
-    python bench/_gateway_own.py CONFIG PORT ledger|none
+    python bench/_gateway_own.py --config FILE --port PORT
 
-serves like `penstock serve`, with a ledger or without one: the command itself always keeps one.
+is `penstock serve` without a ledger, which the command itself always keeps.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from _gateway_config import STORE, Size, write_config
 from _gateway_servers import PENSTOCK, Candidate, Place, Start
 from ledger import make_file
+
+from penstock.config.settings import Config
 
 MANY = 1000
 PAST = 1_000_000
@@ -33,22 +36,18 @@ def started_with(size: Size, past: Path | None = None) -> Callable[[Place], Star
     return start
 
 
-def ledger_or_none(keep: str) -> Callable[[Place], Start]:
-    """The same gateway with a ledger, or without."""
-
-    def start(place: Place) -> Start:
-        config = write_config(place.folder, place.upstream_url, ledger=keep == "ledger")
-        words = [__file__, str(config), str(place.port), keep]
-        return Start([sys.executable, *words], {"PENSTOCK_HOME": str(place.folder)})
-
-    return start
+def without_ledger(place: Place) -> Start:
+    """The same gateway, which keeps no books."""
+    config = write_config(place.folder, place.upstream_url, ledger=False)
+    words = [__file__, "--config", str(config), "--port", str(place.port)]
+    return Start([sys.executable, *words], {"PENSTOCK_HOME": str(place.folder)})
 
 
 def ledger_candidates() -> Mapping[str, Candidate]:
     """With and without."""
     return {
-        name: Candidate(f"Penstock, {name}", ledger_or_none(keep))
-        for name, keep in (("with a ledger", "ledger"), ("without", "none"))
+        "with a ledger": PENSTOCK,
+        "without": Candidate("Penstock, without a ledger", without_ledger),
     }
 
 
@@ -67,20 +66,24 @@ def sized_candidates(folder: Path, *, quick: bool) -> Mapping[str, Candidate]:
     return {name: Candidate(f"Penstock, {name}", start) for name, start in starts.items()}
 
 
-async def serve(path: Path, port: int, *, books: bool) -> None:
-    from penstock.config.load import load
-    from penstock.gateway import Engine
-    from penstock.server.serve import GatewayServer, application, listen
-    from penstock.telemetry.logs import log_to
+def serve_without_ledger(arguments: list[str]) -> None:
+    """`penstock serve` with an engine that keeps no books, put in the place of its own."""
+    from penstock import gateway
 
-    config = load(path)
-    log_to(None, "json")
-    engine = Engine(config, model_files=False, keep_books=books)
-    with listen("127.0.0.1", port) as listener:
-        await GatewayServer(application(lambda: engine, config)).serve([listener])
+    class Engine(gateway.Engine):
+        def __init__(self, config: Config, **options: Any) -> None:
+            options["keep_books"] = False
+            super().__init__(config, **options)
+
+        async def ledger(self) -> Any:
+            """There is none to be opened at the start."""
+
+    gateway.Engine = Engine
+    from penstock.cli import main
+
+    sys.argv = ["penstock", "serve", *arguments]
+    main()
 
 
 if __name__ == "__main__":
-    import uvloop
-
-    uvloop.run(serve(Path(sys.argv[1]), int(sys.argv[2]), books=sys.argv[3] == "ledger"))
+    serve_without_ledger(sys.argv[1:])

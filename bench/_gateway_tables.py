@@ -42,7 +42,7 @@ def show(result: Mapping[str, Any]) -> None:
         print()
     for name, why in result["missing"].items():
         print(f"{name}: {why}")
-    if "Penstock" in servers:
+    if "Penstock" in servers and len(servers) > 1:
         _show_ratios(servers)
     if "ledger" in result:
         kept, none = result["ledger"].values()

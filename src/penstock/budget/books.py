@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 
 from penstock.budget.entries import UNPRICED, Charge, Hold
 from penstock.budget.ledger import Ledger
-from penstock.budget.prices import PriceBook
+from penstock.budget.prices import Cost, PriceBook
+from penstock.budget.reports import Settlement
 from penstock.budget.rules import Budget
 from penstock.budget.worst_case import worst_cases
 from penstock.contract.errors import BudgetExceeded, ConfigurationError, PenstockError
@@ -58,10 +59,19 @@ class Held:
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Write down what the attempts took; what cannot be written now, the ledger keeps."""
         charges = [self._charge(each, each.usage) for each in attempts if each.usage is not None]
-        settling = asyncio.ensure_future(self._settle(charges))
-        done, _ = await asyncio.wait({settling}, timeout=_SETTLE_S)
+        try:
+            # One hold is what most requests have, and needs no task of its own.
+            settling: asyncio.Future[None] | asyncio.Future[Settlement] = (
+                asyncio.ensure_future(self._settle(charges))
+                if self._more
+                else self._ledger.settling(self._hold, charges)
+            )
+        except PenstockError as closed:
+            error = closed
+        else:
+            done, _ = await asyncio.wait([settling], timeout=_SETTLE_S)
+            error = settling.exception() if done else "the ledger is slow, and writes it later"
         # The caller has an answer and cannot mend the disk; what has begun is written in the end.
-        error = settling.exception() if done else "the ledger is slow, and writes it later"
         if isinstance(error, PenstockError | str):
             _log.error("request %s is not settled yet: %s", self._hold.request_id, error)
         elif error is not None:
@@ -118,6 +128,8 @@ class Books:
         self._at_once = at_once
         self._ledger: Ledger | None = None
         self._tight = any(budget.hard for budget in budgets)
+        self._costed: AttemptRecord | None = None
+        self._found: Cost | None = None
         self._gate = asyncio.Lock()
         self._closed = False
         self._lent = False
@@ -202,7 +214,7 @@ class Books:
         total = 0
         for each in attempts:
             if each.usage is not None:
-                cost = self.prices.cost(_target(each), each.usage, at=_moment(each))
+                cost = self._cost(each, each.usage)
                 if cost is None:
                     return None
                 total += cost.nanos
@@ -244,10 +256,17 @@ class Books:
     def charge(self, attempt: AttemptRecord) -> Charge:
         """What the ledger is told of an attempt."""
         usage, target = attempt.usage or Usage(), _target(attempt)
-        cost = self.prices.cost(target, usage, at=_moment(attempt))
+        cost = self._cost(attempt, usage)
         if cost is None:
             return Charge(target, usage, 0, UNPRICED, usage.estimated)
         return Charge(target, usage, cost.nanos, cost.source, usage.estimated, cost.price)
+
+    def _cost(self, attempt: AttemptRecord, usage: Usage) -> Cost | None:
+        # It is asked for several times at the end of a request.
+        if attempt is not self._costed:
+            self._found = self.prices.cost(_target(attempt), usage, at=_moment(attempt))
+            self._costed = attempt
+        return self._found
 
 
 def _target(attempt: AttemptRecord) -> Target:

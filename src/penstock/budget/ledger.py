@@ -165,7 +165,11 @@ class Ledger(Accounts):
         `recorded`. What is above the hold is recorded too, for it was spent, and logged. When the
         store fails, that is raised, and the settlement is kept and tried again until it is written.
         """
-        return await self._settle(hold, charges, self._clock())
+        return await self.settling(hold, charges)
+
+    def settling(self, hold: Hold, charges: Sequence[Charge] = ()) -> asyncio.Future[Settlement]:
+        """The same, for those who wait in a way of their own; it has begun, and goes on anyway."""
+        return self._settle(hold, charges, self._clock())
 
     def _settle(
         self, hold: Hold, charges: Sequence[Charge], at: float

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from penstock.contract.exchange import Usage
@@ -18,8 +17,8 @@ from penstock.telemetry.records import (
     RequestStarted,
     has_answered,
 )
+from penstock.telemetry.series import Counted, Observed
 
-M = TypeVar("M", Counter, Gauge, Histogram)
 DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 FIRST_TOKEN_BUCKETS = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6)
 DEFAULT_MODEL = "default"
@@ -49,72 +48,58 @@ class PrometheusMetrics:
         self.know(models, targets)
         self._running: dict[str, str] = {}
         place = ("provider", "upstream_model")
-        self._in_progress = _Cells(
-            Gauge(
-                "penstock_requests_in_progress",
-                "Requests that have begun and not ended.",
-                ("operation",),
-                registry=self.registry,
-            )
+        registry = self.registry
+        self._in_progress = Counted(
+            "penstock_requests_in_progress",
+            "Requests that have begun and not ended.",
+            ("operation",),
+            registry,
+            gauge=True,
         )
-        self._requests = _Cells(
-            Counter(
-                "penstock_requests",
-                "Requests that have ended, by how they did.",
-                ("operation", "model", "outcome", "error"),
-                registry=self.registry,
-            )
+        self._requests = Counted(
+            "penstock_requests",
+            "Requests that have ended, by how they did.",
+            ("operation", "model", "outcome", "error"),
+            registry,
         )
-        self._duration = _Cells(
-            Histogram(
-                "penstock_request_duration_seconds",
-                "Time from a request to the end of its answer.",
-                ("operation", "model", "outcome"),
-                buckets=DURATION_BUCKETS,
-                registry=self.registry,
-            )
+        self._duration = Observed(
+            "penstock_request_duration_seconds",
+            "Time from a request to the end of its answer.",
+            ("operation", "model", "outcome"),
+            registry,
+            buckets=DURATION_BUCKETS,
         )
-        self._first_token = _Cells(
-            Histogram(
-                "penstock_first_token_seconds",
-                "Time from a request to the first piece of its streamed answer.",
-                ("model",),
-                buckets=FIRST_TOKEN_BUCKETS,
-                registry=self.registry,
-            )
+        self._first_token = Observed(
+            "penstock_first_token_seconds",
+            "Time from a request to the first piece of its streamed answer.",
+            ("model",),
+            registry,
+            buckets=FIRST_TOKEN_BUCKETS,
         )
-        self._attempts = _Cells(
-            Counter(
-                "penstock_attempts",
-                "Tries at one target, by how they ended.",
-                (*place, "outcome", "error"),
-                registry=self.registry,
-            )
+        self._attempts = Counted(
+            "penstock_attempts",
+            "Tries at one target, by how they ended.",
+            (*place, "outcome", "error"),
+            registry,
         )
-        self._attempt_duration = _Cells(
-            Histogram(
-                "penstock_attempt_duration_seconds",
-                "Time that one try at one target took.",
-                (*place, "outcome"),
-                buckets=DURATION_BUCKETS,
-                registry=self.registry,
-            )
+        self._attempt_duration = Observed(
+            "penstock_attempt_duration_seconds",
+            "Time that one try at one target took.",
+            (*place, "outcome"),
+            registry,
+            buckets=DURATION_BUCKETS,
         )
-        self._tokens = _Cells(
-            Counter(
-                "penstock_tokens",
-                "Tokens as providers counted them; cached and reasoning are parts of the others.",
-                (*place, "type"),
-                registry=self.registry,
-            )
+        self._tokens = Counted(
+            "penstock_tokens",
+            "Tokens as providers counted them; cached and reasoning are parts of the others.",
+            (*place, "type"),
+            registry,
         )
-        self._cost = _Cells(
-            Counter(
-                "penstock_cost_usd",
-                "What requests cost, in US dollars, where the price is known.",
-                place,
-                registry=self.registry,
-            )
+        self._cost = Counted(
+            "penstock_cost_usd",
+            "What requests cost, in US dollars, where the price is known.",
+            place,
+            registry,
         )
 
     def know(self, models: Iterable[str], targets: Iterable[str]) -> None:
@@ -124,16 +109,13 @@ class PrometheusMetrics:
 
     def __call__(self, record: Record) -> None:
         """Count it."""
-        match record:
-            case RequestStarted(request_id=request_id, operation=operation):
-                self._running[request_id] = operation
-                self._in_progress.at(operation).inc()
-            case AttemptRecord():
-                self._count_attempt(record)
-            case RequestRecord():
-                self._count_request(record)
-            case _:
-                pass
+        if isinstance(record, RequestStarted):
+            self._running[record.request_id] = record.operation
+            self._in_progress.add(1, record.operation)
+        elif isinstance(record, AttemptRecord):
+            self._count_attempt(record)
+        elif isinstance(record, RequestRecord):
+            self._count_request(record)
 
     def exposition(self, accept: str = "", others: Sequence[Samples] = ()) -> tuple[bytes, str]:
         """The metrics in the format that this `Accept` header prefers, and its content type.
@@ -153,49 +135,32 @@ class PrometheusMetrics:
 
     def _count_attempt(self, record: AttemptRecord) -> None:
         place = self._place(record.provider, record.model, has_answered(record))
-        self._attempts.at(*place, record.outcome, record.error or "").inc()
-        self._attempt_duration.at(*place, record.outcome).observe(record.duration_s)
+        self._attempts.add(1, *place, record.outcome, record.error or "")
+        self._attempt_duration.observe(record.duration_s, *place, record.outcome)
 
     def _count_request(self, record: RequestRecord) -> None:
         # One that began before the subscription was never counted up.
         if operation := self._running.pop(record.request_id, None):
-            self._in_progress.at(operation).dec()
+            self._in_progress.add(-1, operation)
         answered = has_answered(record)
         model = self._models.label(record.requested_model or DEFAULT_MODEL, proven=answered)
         what = (record.operation, model, record.outcome)
-        self._requests.at(*what, record.error or "").inc()
-        self._duration.at(*what).observe(record.duration_s)
+        self._requests.add(1, *what, record.error or "")
+        self._duration.observe(record.duration_s, *what)
         if record.stream and record.first_token_s is not None:
-            self._first_token.at(model).observe(record.first_token_s)
+            self._first_token.observe(record.first_token_s, model)
         if record.provider is None or record.model is None:
             return
         place = self._place(record.provider, record.model, answered)
         for kind, tokens in _counts(record.usage):
-            self._tokens.at(*place, kind).inc(tokens)
+            self._tokens.add(tokens, *place, kind)
         if record.cost_nanos:
-            self._cost.at(*place).inc(record.cost_nanos / 1e9)
+            self._cost.add(record.cost_nanos / 1e9, *place)
 
     def _place(self, provider: str, model: str, proven: bool) -> tuple[str, str]:
         # A provider's name is one of the configuration's, or there would be nobody to ask.
         target = f"{provider}/{model}"
         return provider, model if self._targets.label(target, proven=proven) == target else OTHER
-
-
-class _Cells(Generic[M]):
-    """A metric by its labels; looking them up in the library each time costs more than counting."""
-
-    __slots__ = ("_cells", "_metric")
-
-    def __init__(self, metric: M) -> None:
-        self._metric = metric
-        self._cells: dict[tuple[str, ...], M] = {}
-
-    def at(self, *labels: str) -> M:
-        cell = self._cells.get(labels)
-        if cell is None:
-            # As many as there are names, which have a limit.
-            cell = self._cells[labels] = self._metric.labels(*labels)
-        return cell
 
 
 def _counts(usage: Usage | None) -> Iterable[tuple[str, int]]:

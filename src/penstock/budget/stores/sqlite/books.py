@@ -146,6 +146,11 @@ class Books:
 
     # -- holds
 
+    @property
+    def open_holds(self) -> int:
+        """How many are open that this process knows of."""
+        return len(self._holds)
+
     def expiry(self, hold: int) -> int | None:
         """None: it is closed. 0: it is open. Else the entry by which it has expired."""
         if hold not in self._holds and hold not in self._closed:

@@ -21,6 +21,12 @@ from penstock.contract.errors import PenstockError
 _log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
 """Operations in one transaction: more would only make the first of them wait."""
+GATHER_FROM = 8
+"""While so many holds are open, operations wait for company: what a transaction costs by itself is
+several times what one operation adds to it."""
+_TURNS_EACH, _MOST_TURNS = 8, 8
+"""They wait for turns of the event loop, one for so many open holds: in each it takes up what else
+has arrived, and when nothing has, turns take no time. Sleeping would leave the machine idle."""
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")
 
@@ -74,6 +80,8 @@ class Writer:
         self._connect = connect
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        self._books: Books | None = None
         self._closed = False
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
@@ -98,12 +106,33 @@ class Writer:
                 f"the ledger {self._path} was opened before this process was forked: open it in "
                 "each process"
             )
-        job = _Job(operation, asyncio.get_running_loop(), told)
+        loop = asyncio.get_running_loop()
+        job = _Job(operation, loop, told)
         with self._lock:
             if self._closed:
                 raise PenstockError(f"the ledger {self._path} is closed: open it again")
-            self._jobs.put(job)
+            gathered = self._gathered.get(loop)
+            open_holds = self._books.open_holds if self._books is not None else 0
+            if gathered is not None:
+                gathered.append(job)
+            elif open_holds < GATHER_FROM:
+                self._jobs.put(job)
+            else:
+                self._gathered[loop] = [job]
+                turns = min(open_holds // _TURNS_EACH, _MOST_TURNS)
+                loop.call_soon(self._wait_for_company, loop, turns)
         return job.future
+
+    def _wait_for_company(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
+        if turns > 1:
+            loop.call_soon(self._wait_for_company, loop, turns - 1)
+            return
+        with self._lock:
+            self._hand_over(self._gathered.pop(loop, ()))
+
+    def _hand_over(self, jobs: Sequence[_Job]) -> None:
+        for job in jobs:
+            self._jobs.put(job)
 
     async def aclose(self) -> None:
         """Write everything that was submitted, and close the file."""
@@ -116,6 +145,9 @@ class Writer:
         with self._lock:
             if not self._closed:
                 self._closed = True
+                # Also those of a loop that takes no more turns.
+                while self._gathered:
+                    self._hand_over(self._gathered.popitem()[1])
                 self._jobs.put(None)
 
     def _run(self, opening: _Job) -> None:
@@ -129,7 +161,7 @@ class Writer:
             return
         _deliver([opening])
         try:
-            books = Books(connection, self._path)
+            books = self._books = Books(connection, self._path)
             while self._write_next(books):
                 pass
         finally:
