@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 import uvicorn
 
 from penstock.server.asgi import App
+from penstock.server.http_protocol import HttpProtocol
 from penstock.server.listening import BACKLOG
 from penstock.server.websocket_protocol import PING_EVERY_S, PONG_WITHIN_S, SocketProtocol
 
@@ -38,7 +39,7 @@ class GatewayServer(uvicorn.Server):
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=HttpProtocol,
             ws=SocketProtocol,
             ws_max_size=app.max_request_bytes,
             ws_ping_interval=PING_EVERY_S,
