@@ -8,7 +8,8 @@ two of them Python may hand the interpreter to another thread, and have it back 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -22,7 +23,9 @@ from penstock.budget.stores.sqlite.schema import check_version, patiently, schem
 
 COLUMNS = ", ".join(Entry.__struct_fields__)
 """The columns of an entry are its fields, of which tags and postings are the last two, as JSON."""
-_ESTIMATED = Entry.__struct_fields__.index("estimated")
+*_ALL_BUT_POSTED, _POSTED = Entry.__struct_fields__
+_ALL = tuple(_ALL_BUT_POSTED)
+_ESTIMATED = _ALL.index("estimated")
 _CHUNKS = (32, 8, 1)
 _MOST_BALANCES = 10_000
 _OPEN = 0
@@ -65,7 +68,7 @@ class Books:
         self._forget_rows()
 
     def _forget_rows(self) -> None:
-        self._entries: dict[tuple[bool, ...], list[_Row]] = {}
+        self._entries: dict[tuple[str, ...], list[_Row]] = {}
         self._opened: list[_Row] = []
         self._closed: dict[int, None] = {}
         self._moved: set[tuple[int, int]] = set()
@@ -99,9 +102,8 @@ class Books:
 
     def flush(self) -> None:
         """Write what was collected, so that SQL sees it."""
-        for present, rows in self._entries.items():
-            columns = ", ".join(compress(Entry.__struct_fields__, present))
-            self._insert(f"ledger_entries ({columns})", rows)
+        for columns, rows in self._entries.items():
+            self._insert(f"ledger_entries ({', '.join(columns)})", rows)
         self._insert("ledger_holds (id, lease_until, lease_s)", self._opened)
         for part in _chunks(list(self._closed)):
             marks = ", ".join("?" * len(part))
@@ -120,11 +122,8 @@ class Books:
 
     def _insert(self, into: str, rows: Sequence[_Row], otherwise: str = "") -> None:
         for part in _chunks(rows):
-            one = f"({', '.join('?' * len(part[0]))})"
-            self.connection.execute(
-                f"INSERT INTO {into} VALUES {', '.join([one] * len(part))} {otherwise}",
-                list(chain.from_iterable(part)),
-            )
+            statement = _insertion(into, len(part[0]), len(part), otherwise)
+            self.connection.execute(statement, list(chain.from_iterable(part)))
 
     # -- budgets
 
@@ -183,24 +182,34 @@ class Books:
 
     def add(self, entry: Entry) -> None:
         """Add an entry whose id is `next_id()`, and move the balances by its postings."""
+        fields = msgspec.structs.astuple(entry)
+        estimated = 1 if entry.estimated else 0
+        row: list[object] = [*fields[:_ESTIMATED], estimated, *fields[_ESTIMATED + 1 : -2]]
+        self.add_row(_ALL, [*row, tags_text(entry.tags)], entry.postings)
+
+    def add_row(
+        self, columns: tuple[str, ...], row: list[object], postings: Sequence[Posting]
+    ) -> None:
+        """The same for who knows which columns there are, without making an entry of them.
+
+        The columns are without that of the postings, which is the last.
+        """
         self._next_id += 1
-        for budget, period, used, held in entry.postings:
+        for budget, period, used, held in postings:
             balance = self.balance(budget, period)
             balance.used += used
             balance.held += held
             self._moved.add((budget, period))
-        fields = msgspec.structs.astuple(entry)
-        row = (
-            *fields[:_ESTIMATED],
-            1 if entry.estimated else 0,
-            *fields[_ESTIMATED + 1 : -2],
-            msgspec.json.encode(entry.tags).decode() if entry.tags else None,
-            msgspec.json.encode(entry.postings).decode() if entry.postings else None,
-        )
+        row.append(msgspec.json.encode(postings).decode() if postings else None)
         # The module sqlite3 takes longer to bind a None, or a bool, than anything else: it looks
         # for an adapter each time. So rows are sorted by the columns that they have.
-        present = tuple([value is not None for value in row])
-        self._entries.setdefault(present, []).append([one for one in row if one is not None])
+        if None in row:
+            present = [value is not None for value in row]
+            columns = tuple(compress((*columns, _POSTED), present))
+            row = list(compress(row, present))
+        else:
+            columns = (*columns, _POSTED)
+        self._entries.setdefault(columns, []).append(row)
 
     def balance(self, budget: int, period: int) -> _Balance:
         """What is used and held there now."""
@@ -242,6 +251,17 @@ def _warning(rule: Rule, threshold: int, used: int, period: int) -> BudgetWarnin
     budget = rule.budget
     span = rule.span(period)
     return BudgetWarning(budget.name, threshold, used, budget.limit_nanos, period, span.end)
+
+
+@lru_cache(maxsize=256)
+def _insertion(into: str, columns: int, rows: int, otherwise: str) -> str:
+    one = f"({', '.join('?' * columns)})"
+    return f"INSERT INTO {into} VALUES {', '.join([one] * rows)} {otherwise}"
+
+
+def tags_text(tags: Mapping[str, str] | None) -> str | None:
+    """Tags as they are stored."""
+    return msgspec.json.encode(tags).decode() if tags else None
 
 
 def read_rules(connection: sqlite3.Connection) -> Iterator[Rule]:

@@ -6,19 +6,25 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.budget.entries import Charge, Entry, EntryKind, Hold, Posting
+from penstock.budget.entries import Charge, Entry, Hold, Posting
 from penstock.budget.judge import judge
 from penstock.budget.ports import Reservation
 from penstock.budget.reports import BudgetWarning, Expired, Settlement, Swept
-from penstock.budget.stores.sqlite.books import Books, read_postings
+from penstock.budget.stores.sqlite.books import Books, read_postings, tags_text
 from penstock.contract.errors import BudgetExceeded
-from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 
 _TRACE_S = 7 * 86400.0
 """For so long a settlement may come late and still replace the estimate of its hold."""
 _LATE = "the settlement came after its hold had expired: the estimate is taken back"
-_NO_USAGE = Usage()
+_COMMON = ("id", "kind", "at", "request_id", "key", "provider", "model")
+_HOLD = (*_COMMON, "amount_nanos", "estimated", "tags")
+_SETTLE = (
+    *_COMMON,
+    *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("price", "price_source", "amount_nanos", "estimated", "hold", "held_at", "tags"),
+)
+_ESTIMATED = 1
 _EXPIRED = "the lease ran out before the request was settled"
 
 
@@ -34,21 +40,13 @@ class Reserve(msgspec.Struct, frozen=True):
         if isinstance(verdict, BudgetExceeded):
             return verdict
         id = books.next_id()
-        books.add(
-            Entry(
-                id=id,
-                kind="hold",
-                at=asked.at,
-                request_id=asked.request_id,
-                key=asked.key,
-                provider=verdict.dearest.provider,
-                model=verdict.dearest.model,
-                amount_nanos=verdict.amount_nanos,
-                estimated=True,
-                tags=dict(asked.tags),
-                postings=verdict.postings,
-            )
-        )
+        # Rows of these two kinds are written with every request, and so without an `Entry`.
+        row: list[object] = [
+            *(id, "hold", asked.at, asked.request_id, asked.key),
+            *(verdict.dearest.provider, verdict.dearest.model),
+            *(verdict.amount_nanos, _ESTIMATED, tags_text(asked.tags)),
+        ]
+        books.add_row(_HOLD, row, verdict.postings)
         books.open_hold(id, asked.at + asked.lease_s, asked.lease_s)
         return Hold(
             id,
@@ -83,13 +81,13 @@ class Settle(msgspec.Struct, frozen=True):
         books.close_hold(hold.id)
         freed = {} if late else {(one[0], one[1]): -one[3] for one in hold.postings}
         if not self.charges:
-            books.add(self._entry(books, "release", _freeing(freed)))
+            books.add(self._release(books, _freeing(freed)))
             return Settlement(recorded=True, late=late)
         warnings: list[BudgetWarning] = []
         overdrawn: list[str] = []
         for charge in self.charges:
             postings = self._postings(books, charge, freed)
-            books.add(self._entry(books, "settle", postings, charge))
+            books.add_row(_SETTLE, self._row(books, charge), postings)
             noticed = books.noticed(postings)
             if noticed is not None:
                 warnings += noticed.warnings
@@ -112,33 +110,25 @@ class Settle(msgspec.Struct, frozen=True):
         # What is left was held for another target than the one that was called.
         return postings + _freeing(freed) if freed else postings
 
-    def _entry(
-        self,
-        books: Books,
-        kind: EntryKind,
-        postings: Sequence[Posting],
-        charge: Charge | None = None,
-    ) -> Entry:
+    def _row(self, books: Books, charge: Charge) -> list[object]:
+        hold, usage = self.hold, charge.usage
+        return [
+            *(books.next_id(), "settle", self.at, hold.request_id, hold.key),
+            *(charge.target.provider, charge.target.model),
+            *(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens),
+            *(usage.cache_write_tokens, usage.reasoning_tokens),
+            *(charge.price, charge.price_source, charge.cost_nanos, int(charge.estimated)),
+            *(hold.id, hold.at, tags_text(hold.tags)),
+        ]
+
+    def _release(self, books: Books, postings: Sequence[Posting]) -> Entry:
         hold = self.hold
-        target = charge.target if charge else None
-        usage = charge.usage if charge else _NO_USAGE
         return Entry(
             id=books.next_id(),
-            kind=kind,
+            kind="release",
             at=self.at,
             request_id=hold.request_id,
             key=hold.key,
-            provider=target.provider if target else None,
-            model=target.model if target else None,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_input_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
-            price=charge.price if charge else None,
-            price_source=charge.price_source if charge else None,
-            amount_nanos=charge.cost_nanos if charge else 0,
-            estimated=charge is not None and charge.estimated,
             hold=hold.id,
             held_at=hold.at,
             tags=dict(hold.tags),
