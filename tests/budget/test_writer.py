@@ -14,6 +14,7 @@ from penstock.budget.ports import Reservation
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
 from penstock.budget.stores.sqlite.books import Books
+from penstock.budget.stores.sqlite.writer import GATHER_FROM
 from penstock.contract.errors import BudgetExceeded, PenstockError
 from tests.budget.support import NOON, A, asleep, books, charge
 from tests.support.background import Timers, until
@@ -35,6 +36,51 @@ async def test_what_gathers_while_it_writes_goes_into_one_transaction(
         await asyncio.gather(*(at.spend(1, request_id=f"r{each}") for each in range(200)))
     # Each of the 200 has two; how many share one depends on the machine.
     assert commits < 200
+
+
+async def test_while_many_holds_are_open_what_is_begun_together_is_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with books(tmp_path / "x.db") as at:
+        held = [await at.hold(1, request_id=f"r{each}") for each in range(GATHER_FROM)]
+        commits: list[int] = []
+        commit = Books.commit
+
+        def counting(self: Books) -> None:
+            commits.append(self.open_holds)
+            commit(self)
+
+        monkeypatch.setattr(Books, "commit", counting)
+        await asyncio.gather(*(at.ledger.settle(hold, [charge(1)]) for hold in held))
+        assert commits == [0]
+
+
+async def test_what_waits_for_company_is_written_before_the_end(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "x.db")
+    ledger = Ledger(store, clock=lambda: NOON)
+    held = [await ledger.reserve(f"r{each}", [(A, 1)]) for each in range(GATHER_FROM)]
+    settling = [ledger.settling(hold, [charge(1)]) for hold in held]
+    await store.aclose()
+    assert [(await each).recorded for each in settling] == [True] * GATHER_FROM
+
+
+async def test_what_a_loop_has_begun_that_ended_is_written_with_the_next(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "x.db")
+    ledger = Ledger(store, clock=lambda: NOON)
+    held = [await ledger.reserve(f"r{each}", [(A, 1)]) for each in range(GATHER_FROM)]
+
+    def begin_and_leave() -> None:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(leave())
+        loop.close()
+
+    async def leave() -> None:
+        Ledger(store, clock=lambda: NOON).settling(held[0], [charge(1)])
+
+    await asyncio.to_thread(begin_and_leave)
+    assert (await ledger.settle(held[1], [charge(1)])).recorded
+    assert not (await ledger.settle(held[0], [charge(1)])).recorded
+    await store.aclose()
 
 
 async def test_one_store_serves_the_loops_of_several_threads(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from penstock.contract.errors import PenstockError
 
 _log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
-"""Operations in one transaction: more would only make the first of them wait."""
+"""Operations after which a transaction takes no more: it would only make the first of them wait."""
 GATHER_FROM = 8
 """While so many holds are open, operations wait for company: what a transaction costs by itself is
 several times what one operation adds to it."""
@@ -78,7 +78,7 @@ class Writer:
         """`connect` is called in the thread, which begins with `start`."""
         self._path = path
         self._connect = connect
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._books: Books | None = None
@@ -111,12 +111,15 @@ class Writer:
         with self._lock:
             if self._closed:
                 raise PenstockError(f"the ledger {self._path} is closed: open it again")
+            for other in [each for each in self._gathered if each.is_closed()]:
+                # It takes no more turns.
+                self._jobs.put(self._gathered.pop(other))
             gathered = self._gathered.get(loop)
             open_holds = self._books.open_holds if self._books is not None else 0
             if gathered is not None:
                 gathered.append(job)
             elif open_holds < GATHER_FROM:
-                self._jobs.put(job)
+                self._jobs.put([job])
             else:
                 self._gathered[loop] = [job]
                 turns = min(open_holds // _TURNS_EACH, _MOST_TURNS)
@@ -128,11 +131,8 @@ class Writer:
             loop.call_soon(self._wait_for_company, loop, turns - 1)
             return
         with self._lock:
-            self._hand_over(self._gathered.pop(loop, ()))
-
-    def _hand_over(self, jobs: Sequence[_Job]) -> None:
-        for job in jobs:
-            self._jobs.put(job)
+            if (gathered := self._gathered.pop(loop, None)) is not None:
+                self._jobs.put(gathered)
 
     async def aclose(self) -> None:
         """Write everything that was submitted, and close the file."""
@@ -145,9 +145,8 @@ class Writer:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                # Also those of a loop that takes no more turns.
                 while self._gathered:
-                    self._hand_over(self._gathered.popitem()[1])
+                    self._jobs.put(self._gathered.popitem()[1])
                 self._jobs.put(None)
 
     def _run(self, opening: _Job) -> None:
@@ -170,20 +169,20 @@ class Writer:
 
     def _write_next(self, books: Books) -> bool:
         """One transaction; False when the end was asked for."""
-        job = self._jobs.get()
+        some = self._jobs.get()
         jobs: list[_Job] = []
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == MOST_AT_ONCE:
+        while some is not None:
+            jobs += some
+            if len(jobs) >= MOST_AT_ONCE:
                 break
             try:
-                job = self._jobs.get_nowait()
+                some = self._jobs.get_nowait()
             except queue.Empty:
                 break
         if jobs:
             self._write(books, jobs)
             _deliver(jobs)
-        return job is not None
+        return some is not None
 
     def _write(self, books: Books, jobs: Sequence[_Job]) -> None:
         try:
