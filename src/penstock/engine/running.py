@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import weakref
-from collections.abc import Generator
 from concurrent.futures import Future
 from typing import cast
 
@@ -106,6 +104,32 @@ def _cancelled(request_id: str) -> RequestCancelled:
     return RequestCancelled("the request was cancelled", request_id=request_id)
 
 
+class Registered:
+    """The block in which a call has its id; made by `Running.call`."""
+
+    # A class, because a generator in its place would cost every call more.
+    __slots__ = ("_call", "_calls", "_identifier")
+
+    def __init__(self, calls: dict[str, _Call], identifier: str) -> None:
+        """It is for one use, in the task that made it."""
+        self._calls = calls
+        self._identifier = identifier
+        self._call = _Call(cast("asyncio.Task[object]", asyncio.current_task()))
+
+    def __enter__(self) -> str:
+        self._calls[self._identifier] = self._call
+        return self._identifier
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        del self._calls[self._identifier]
+        ours = self._call.undo()
+        # We interrupt the call by cancelling its task, which is undone here; a cancellation of the
+        # task by somebody else must go on unharmed. Where there is no error, somebody below has
+        # swallowed the interruption; who cancelled was told that it worked.
+        if ours and (error is None or isinstance(error, asyncio.CancelledError)):
+            raise _cancelled(self._identifier) from None
+
+
 class Running:
     """Knows calls while they are awaited, and streams for as long as somebody holds them."""
 
@@ -118,8 +142,7 @@ class Running:
         # Weakly, for an engine is kept for a loop as long as that lives.
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
-    @contextlib.contextmanager
-    def call(self, request_id: str | None) -> Generator[str]:
+    def call(self, request_id: str | None) -> Registered:
         """The id of a call, under which it can be stopped while the block runs.
 
         Whoever waits for a call that was stopped gets RequestCancelled. Raises InvalidRequest for
@@ -127,27 +150,8 @@ class Running:
         """
         if request_id is not None and (problem := self._problem(request_id)):
             raise InvalidRequest.of([Problem("request_id", problem)])
-        identifier = request_id or new_request_id()
         self._loop = weakref.ref(asyncio.get_running_loop())
-        task = cast("asyncio.Task[object]", asyncio.current_task())
-        call = self._calls[identifier] = _Call(task)
-        try:
-            yield identifier
-        except asyncio.CancelledError:
-            # We interrupt the call by cancelling its task, which is undone here; a cancellation of
-            # the task by somebody else must go on unharmed.
-            if not call.undo():
-                raise
-            raise _cancelled(identifier) from None
-        except BaseException:
-            call.undo()
-            raise
-        else:
-            # Somebody below has swallowed the interruption; who cancelled was told that it worked.
-            if call.undo():
-                raise _cancelled(identifier)
-        finally:
-            del self._calls[identifier]
+        return Registered(self._calls, request_id or new_request_id())
 
     def keep(self, handle: StreamHandle) -> StreamHandle:
         """Know this stream from now on."""
