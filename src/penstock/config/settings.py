@@ -320,6 +320,22 @@ class LimitsConfig(Section):
         gt=0,
         description="Largest request body, or message of a WebSocket, that the gateway reads.",
     )
+    max_head_bytes: int = Field(
+        default=65_536,
+        ge=1024,
+        description="Largest head of a request, its address and headers, that the gateway reads.",
+    )
+    head_timeout_s: Seconds = Field(
+        default=15.0, description="From the first byte of a request to the end of its head."
+    )
+    body_timeout_s: Seconds = Field(
+        default=30.0,
+        description="From the head of a request to the end of its body; a large one gets a second "
+        "more for each 8 kB.",
+    )
+    write_timeout_s: Seconds = Field(
+        default=60.0, description="How long a client may take nothing of what is written to it."
+    )
     max_socket_requests: int = Field(
         default=128, gt=0, description="Most requests at once on one WebSocket of the gateway."
     )

@@ -19,6 +19,7 @@ from penstock.server import (
 from penstock.server.access import Gate
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
+from penstock.server.patience import Patience
 from penstock.server.siblings import Siblings
 from penstock.telemetry.logs import RequestLog
 from penstock.telemetry.merged import Samples
@@ -66,8 +67,14 @@ def application(
     )
 
     def configure(config: Config) -> None:
-        server = config.server
-        app.max_request_bytes = config.limits.max_request_bytes
+        server, limits = config.server, config.limits
+        app.patience = Patience(
+            max_head_bytes=limits.max_head_bytes,
+            head_s=limits.head_timeout_s,
+            body_s=limits.body_timeout_s,
+            write_s=limits.write_timeout_s,
+        )
+        app.max_request_bytes = limits.max_request_bytes
         app.cors = Cors(server.cors_origins) if server.cors_origins else None
         gate.keys.configure(keys_of(config), targets_of(config), KeyStore(config.storage.path))
         gate.configure(

@@ -30,6 +30,7 @@ from penstock.server.errors import (
     headers_of,
 )
 from penstock.server.exchange import REQUEST_ID, ClientGone, Exchange, Receive, Scope, Send
+from penstock.server.patience import Patience
 from penstock.server.websocket import INTERNAL_ERROR, SERVICE_RESTART, Socket
 
 logger = logging.getLogger("penstock.server")
@@ -87,6 +88,8 @@ class App:
         self.gate = gate
         self.cors: Cors | None = None
         """Whose web pages may call; None: nobody's."""
+        self.patience = Patience()
+        """How long clients may take."""
         self.configure: Callable[[Config], None] = lambda _: None
         """Lets the doors go by another configuration."""
         heads = {

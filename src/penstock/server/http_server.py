@@ -8,12 +8,13 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Generator
+from typing import Any, cast
 
 import uvicorn
 
 from penstock.server.asgi import App
-from penstock.server.http_protocol import HttpProtocol
 from penstock.server.listening import BACKLOG
+from penstock.server.patience import PatientProtocol
 from penstock.server.websocket_protocol import PING_EVERY_S, PONG_WITHIN_S, SocketProtocol
 
 GRACE_S = 10.0
@@ -37,9 +38,14 @@ class GatewayServer(uvicorn.Server):
         """`on_start` is called once requests are answered."""
         # Its own log says nothing that a person needs, except what goes wrong inside it.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+
+        def connected(**options: Any) -> PatientProtocol:
+            return PatientProtocol(patience=app.patience, **options)
+
         config = uvicorn.Config(
             app,
-            http=HttpProtocol,
+            # The limits are those that hold when somebody connects.
+            http=cast(Any, connected),
             ws=SocketProtocol,
             ws_max_size=app.max_request_bytes,
             ws_ping_interval=PING_EVERY_S,

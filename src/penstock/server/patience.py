@@ -1,0 +1,235 @@
+"""How long a client may take, and how much it may say before its request is read.
+
+Four things would let a client hold a connection, and what is behind it, for nothing: a head that
+never ends, a head without measure, a body that trickles, and an answer that is not taken. Each has
+its limit. A request that comes in one piece, as most do, costs none of the timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import Any, cast
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from penstock.server.errors import OPENAI_ERRORS, Failure
+from penstock.server.http_protocol import HttpProtocol
+
+_BYTES_A_SECOND = 8192
+"""A body may take so much longer than its time for each of its parts: slower ones are given up."""
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """The limits of one gateway."""
+
+    max_head_bytes: int = 65_536
+    idle_s: float = 75.0
+    """Until the first byte of a connection."""
+    head_s: float = 15.0
+    """From the first byte of a request to the end of its head."""
+    body_s: float = 30.0
+    """From the head to the end of the body, and more for a large one."""
+    write_s: float = 60.0
+    """In which the client takes nothing of what is written."""
+
+
+class _Phase(Enum):
+    IDLE = 0
+    HEAD = 1
+    BODY = 2
+
+
+class PatientProtocol(HttpProtocol):
+    """One connection of a client, which is given up when it takes too long."""
+
+    def __init__(self, *, patience: Patience, **options: Any) -> None:
+        """`options` are uvicorn's own."""
+        super().__init__(**options)
+        self._patience = patience
+        self._phase = _Phase.IDLE
+        self._began = 0.0
+        self._received = 0
+        self._head_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    # -- the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Somebody is there; somebody who says nothing is not kept for ever."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self._patience.idle_s, self._close_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._disarm()
+        if self._stalled is not None:
+            self._stalled.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of one request or of several."""
+        if self._refused:
+            return
+        before = self._phase
+        super().data_received(data)
+        phase = self._phase
+        if phase is _Phase.IDLE:
+            if self._timer is not None:
+                self._disarm()
+            return
+        if phase is not before:
+            self._began, self._received = self.loop.time(), 0
+            self._disarm()
+        self._received += len(data)
+        if phase is _Phase.HEAD and self._received > self._patience.max_head_bytes:
+            self._refuse(_TOO_LARGE)
+        elif self._timer is None:
+            self._arm()
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on it is no connection of ours."""
+        self._disarm()
+        super().handle_websocket_upgrade()
+
+    # -- a client that does not read
+
+    def pause_writing(self) -> None:
+        """There is more to read than the client takes."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(self._patience.write_s, self._give_up)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _give_up(self) -> None:
+        self.transport.abort()
+
+    # -- the parser tells how far a request has come
+
+    def on_message_begin(self) -> None:
+        """The first line."""
+        self._phase = _Phase.HEAD
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the address."""
+        self._head_bytes += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One more header."""
+        self._head_bytes += len(name) + len(value) + 4
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The whole head; nobody serves a request whose head is too large."""
+        self._phase = _Phase.BODY
+        if self._head_bytes > self._patience.max_head_bytes:
+            self._refuse(_TOO_LARGE)
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request."""
+        self._phase = _Phase.IDLE
+        if not self._refused:
+            super().on_message_complete()
+
+    # -- time
+
+    def _arm(self) -> None:
+        self._timer = self.loop.call_later(self._left_s(), self._look)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _left_s(self) -> float:
+        patience = self._patience
+        if self._phase is _Phase.HEAD:
+            allowed = patience.head_s
+        else:
+            allowed = patience.body_s + self._received / _BYTES_A_SECOND
+        return self._began + allowed - self.loop.time()
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.flow.read_paused:
+            # It is we who do not read on: the request before is still being answered.
+            self._began = self.loop.time()
+        if self._left_s() > 0:
+            self._arm()
+        elif self._phase is _Phase.BODY and not self.cycle.response_started:
+            self._refuse(_TOO_SLOW)
+            # Whoever reads the body hears that it does not come.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        elif self._phase is _Phase.HEAD:
+            self._refuse(_TOO_SLOW)
+        else:
+            self.transport.abort()
+
+    def _close_idle(self) -> None:
+        self._timer = None
+        self.transport.close()
+
+    def _refuse(self, answer: bytes) -> None:
+        """Say why, once, and close."""
+        if self._refused:
+            return
+        self._refused = True
+        self._disarm()
+        if self._answering:
+            # What is being said would be cut short by another answer.
+            self.transport.abort()
+            return
+        self.transport.write(answer)
+        self.transport.close()
+
+    @property
+    def _answering(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and cycle.response_started and not cycle.response_complete
+
+
+def _answer(line: bytes, failure: Failure) -> bytes:
+    body = OPENAI_ERRORS.body(failure)
+    return (
+        b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+        b"connection: close\r\n\r\n%b" % (line, len(body), body)
+    )
+
+
+_TOO_LARGE = _answer(
+    b"431 Request Header Fields Too Large",
+    Failure(
+        431,
+        "the head of the request is too large; send less, or raise limits.max_head_bytes",
+        code="head_too_large",
+    ),
+)
+_TOO_SLOW = _answer(
+    b"408 Request Timeout",
+    Failure(
+        408,
+        "the request has not come in time; see limits.head_timeout_s and limits.body_timeout_s",
+        code="request_timeout",
+        retryable=True,
+    ),
+)
