@@ -178,7 +178,7 @@ def read_input(wire: str | Sequence[WireItem]) -> Dialogue:
 def _refuse(kind: str, path: str) -> NoReturn:
     remedy = "leave it out"
     if kind == "item_reference":
-        remedy = "nothing is stored here: send the item itself"
+        remedy = "nothing is stored here: send the item itself, as clients do with `store: false`"
     raise unsupported(f"{path}.type", f"items of type {kind!r} are not supported here; {remedy}")
 
 

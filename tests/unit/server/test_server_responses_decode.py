@@ -408,6 +408,12 @@ def test_a_wrong_item_is_named(item: dict[str, Any], param: str, code: bool) -> 
     assert refusal(item) == (param, "unsupported_parameter" if code else None)
 
 
+def test_who_refers_to_an_item_is_told_how_to_send_it() -> None:
+    with pytest.raises(HttpProblem) as caught:
+        call({"type": "item_reference", "id": "msg_1"})
+    assert "`store: false`" in caught.value.failure.message
+
+
 @pytest.mark.parametrize(
     "data",
     [
