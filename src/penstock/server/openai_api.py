@@ -10,7 +10,12 @@ import msgspec
 from penstock._version import __version__
 from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNotFound
 from penstock.gateway import Engine
-from penstock.server import openai_chat_decode, openai_chat_encode, openai_embeddings
+from penstock.server import (
+    anthropic_models,
+    openai_chat_decode,
+    openai_chat_encode,
+    openai_embeddings,
+)
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange, facts, forward, stream_facts
 from penstock.server.openai_chat_decode import ChatCall
@@ -75,11 +80,17 @@ async def embeddings(engine: Engine, exchange: Exchange) -> None:
 
 
 async def models(engine: Engine, exchange: Exchange) -> None:
-    """`GET /v1/models`: what the configuration names and the key may use, aliases first."""
+    """`GET /v1/models`: what the configuration names and the key may use, aliases first.
+
+    In the caller's dialect.
+    """
     data = [_model(name, "penstock") for name in engine.config.models]
     targets = [target for model in engine.config.models.values() for target in model.targets]
     data += [_model(target, target.partition("/")[0]) for target in dict.fromkeys(targets)]
     data = [each for each in data if exchange.may_use(each["id"])]
+    if anthropic_models.VERSION in exchange.headers:
+        await exchange.reply(anthropic_models.encode_models([each["id"] for each in data]))
+        return
     await exchange.reply(msgspec.json.encode({"object": "list", "data": data}))
 
 
@@ -90,6 +101,9 @@ async def model(engine: Engine, exchange: Exchange) -> None:
         raise ModelNotFound("the path names no model")
     exchange.require(name)
     target = engine.targets(name)[0]
+    if anthropic_models.VERSION in exchange.headers:
+        await exchange.reply(anthropic_models.encode_model(name))
+        return
     owner = "penstock" if name in engine.config.models else target.provider
     await exchange.reply(msgspec.json.encode(_model(name, owner)))
 

@@ -269,6 +269,18 @@ async def test_a_count(client: AsyncAnthropic) -> None:
     assert counted.input_tokens == 3
 
 
+async def test_models(client: AsyncAnthropic) -> None:
+    listed = [model async for model in client.models.list()]
+    assert [(model.id, model.type) for model in listed] == [
+        ("default", "model"),
+        ("fake/echo", "model"),
+    ]
+    one = await client.models.retrieve("default")
+    assert (one.display_name, one.lifecycle, one.created_at.year) == ("default", "active", 1970)
+    with pytest.raises(anthropic.NotFoundError):
+        await client.models.retrieve("nothing")
+
+
 @pytest.mark.parametrize(
     ("failure", "expected", "kind"),
     [
