@@ -1,0 +1,1 @@
+"""Clients that nobody here wrote, pointed at a gateway that runs."""
