@@ -46,8 +46,8 @@ class NpmFailedError(RuntimeError):
             "npm could not install the packages of a package-lock.json below tests/. They are "
             "fetched once, from the registry that your npm is configured for, and kept in the "
             "virtual environment: run `make test` once where that registry can be reached, or "
-            'leave these tests out with `make test ARGS="--ignore=tests/independent '
-            f'--ignore=tests/mcp"`. npm said:\n{said}'
+            'leave these tests out with `make test ARGS="--ignore=tests/clients '
+            f'--ignore=tests/independent --ignore=tests/mcp"`. npm said:\n{said}'
         )
         self.offline = code in _OFFLINE
 
