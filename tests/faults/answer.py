@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tests.support.wire.dialect import Frame, WireDialect
 from tests.support.wire.scenario import Failure, Scenario, Stop, Tokens
-from tests.support.wire.seen import Seen
+from tests.support.wire.seen import Seen, SeenEmbedding
 
 WORDS = tuple(f"word{number} " for number in range(1, 61))
 WHOLE = "".join(WORDS)
@@ -48,7 +48,7 @@ class Answer:
     """Each method that ends the answer gives whether the connection may be used on."""
 
     dialect: WireDialect
-    seen: Seen
+    seen: Seen | SeenEmbedding
     begun: str
     """What the caller wants gone on with."""
     number: int
@@ -64,6 +64,11 @@ class Answer:
     # ---- what is said
 
     @property
+    def streamed(self) -> bool:
+        """Whether a stream was asked for."""
+        return isinstance(self.seen, Seen) and bool(self.seen.stream)
+
+    @property
     def words(self) -> Sequence[str]:
         """Those of the sixty that are not yet there."""
         left = WORDS
@@ -72,11 +77,14 @@ class Answer:
         return left
 
     def body(self, words: Sequence[str] | None = None, stop: Stop = "end") -> bytes:
-        """A whole answer."""
+        """A whole answer, or the vectors."""
+        if isinstance(self.seen, SeenEmbedding):
+            return self.dialect.vectors(self.seen)
         return self.dialect.answer(self._scenario(words, stop), self.seen)
 
     def frames(self, words: Sequence[str] | None = None, stop: Stop = "end") -> Sequence[Frame]:
         """All events of a stream."""
+        assert isinstance(self.seen, Seen), "vectors are not streamed"
         return self.dialect.stream(self._scenario(words, stop), self.seen)
 
     def _scenario(self, words: Sequence[str] | None, stop: Stop) -> Scenario:
@@ -100,7 +108,7 @@ class Answer:
 
     async def say(self, words: Sequence[str] | None = None) -> bool:
         """The answer as it was asked for, whole or streamed."""
-        if not self.seen.stream:
+        if not self.streamed:
             return await self.send(200, self.body(words), JSON)
         await self.begin()
         await self.play(self.frames(words))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -56,6 +56,36 @@ def _limits_met(model: str) -> tuple[str, ...]:
     return ("stream_idle_timeout_s",) if begun else ("first_token_timeout_s", "body_timeout_s")
 
 
+def limits_for(models: Iterable[str]) -> dict[str, Any]:
+    """The pool's limits: short where one of these faults is to meet them, else ample."""
+    met = dict.fromkeys((limit for model in models for limit in _limits_met(model)), LIMIT_S)
+    return {"slowest_tokens_per_s": 1e6, **dict.fromkeys(_LIMITS, AMPLE_S), **met}
+
+
+def providers_on(
+    server: FaultServer, models: Iterable[str], kind: str, caller: str = ""
+) -> tuple[dict[str, Any], list[str]]:
+    """A provider for each of these models, and the targets in their order.
+
+    A `caller` is known to the server by this name, and has providers that nobody else asks.
+    """
+    providers: dict[str, Any] = {}
+    targets: list[str] = []
+    for name, model in zip(("primary", "second", "third"), models, strict=False):
+        prefill, _, model_there = model.rpartition("@")
+        # Of the Chat kinds only this one is known to go on with the beginning of an answer.
+        spoken = "llamacpp" if prefill == "prefill" else kind
+        provider = f"{name}-{caller}" if caller else name
+        providers[provider] = {
+            "kind": spoken,
+            "url": server.url,
+            "auth_token": "k",
+            "headers": {"x-caller": caller} if caller else {},
+        }
+        targets.append(f"{provider}/{model_there}")
+    return providers, targets
+
+
 @asynccontextmanager
 async def engine_on(
     server: FaultServer,
@@ -64,21 +94,12 @@ async def engine_on(
     pool: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Engine]:
     """The model `m` tries these, the first at `primary`, the others at `second`, `third`, ..."""
-    providers: dict[str, Any] = {}
-    targets: list[str] = []
-    for name, model in zip(("primary", "second", "third"), models, strict=False):
-        prefill, _, model_there = model.rpartition("@")
-        # Of the Chat kinds only this one is known to go on with the beginning of an answer.
-        spoken = "llamacpp" if prefill == "prefill" else kind
-        providers[name] = {"kind": spoken, "url": server.url, "auth_token": "k"}
-        targets.append(f"{name}/{model_there}")
-    limits = dict.fromkeys(_LIMITS, AMPLE_S)
-    limits |= dict.fromkeys((limit for model in models for limit in _limits_met(model)), LIMIT_S)
+    providers, targets = providers_on(server, models, kind)
     config = Config.model_validate(
         {
             "providers": providers,
             "models": {"m": {"targets": targets}},
-            "pool": {"slowest_tokens_per_s": 1e6, **limits, **(pool or {})},
+            "pool": {**limits_for(models), **(pool or {})},
         }
     )
     async with penstock.open(config) as engine:

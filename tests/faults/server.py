@@ -19,7 +19,7 @@ from tests.support.wire.connection import read_request
 from tests.support.wire.dialect import WireDialect
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Failure
-from tests.support.wire.seen import Asked, Seen
+from tests.support.wire.seen import Asked, Seen, SeenEmbedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class Request:
     """One request, as it came in."""
 
     at: float
-    seen: Seen
+    seen: Seen | SeenEmbedding
+    caller: str = ""
+    """What it says of itself in `x-caller`."""
 
     @property
     def begun(self) -> str:
@@ -35,8 +37,10 @@ class Request:
         return begun_in(self.seen)
 
 
-def begun_in(seen: Seen) -> str:
+def begun_in(seen: Seen | SeenEmbedding) -> str:
     """The beginning of an answer at the end of a request, if there is one."""
+    if isinstance(seen, SeenEmbedding):
+        return ""
     last = seen.messages[-1]
     return last.text if last.role == "assistant" else ""
 
@@ -51,6 +55,8 @@ class FaultServer:
 
     dialect: WireDialect = field(default_factory=OpenAIChat)
     down: bool = False
+    down_for: str | None = None
+    """The one model whose requests fail, as all do when the server is `down`."""
     requests: list[Request] = field(default_factory=list[Request])
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first request."""
@@ -58,9 +64,13 @@ class FaultServer:
     """Set when a caller has hung up before the answer was at its end."""
     problems: list[Exception] = field(default_factory=list[Exception])
 
-    def of(self, model: str) -> list[Request]:
-        """The requests for this model, in their order."""
-        return [each for each in self.requests if each.seen.model == model]
+    def of(self, model: str, caller: str | None = None) -> list[Request]:
+        """The requests for this model, in their order; those of one caller, or of all."""
+        return [
+            each
+            for each in self.requests
+            if each.seen.model == model and caller in (None, each.caller)
+        ]
 
     def gaps(self, model: str) -> list[float]:
         """The seconds between its requests."""
@@ -91,7 +101,8 @@ class FaultServer:
         self._open.add(writer)
         try:
             while (request := await read_request(reader)) is not None:
-                if not await self.reply(self.dialect.read(request), reader, writer):
+                caller = request.headers.get("x-caller", "")
+                if not await self.reply(self.dialect.read(request), caller, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             self.gone.set()
@@ -102,17 +113,21 @@ class FaultServer:
             writer.close()
 
     async def reply(
-        self, asked: Asked | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        asked: Asked | None,
+        caller: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> bool:
         """Answer what was asked; whether the connection may be used on."""
         seen = asked
-        assert isinstance(seen, Seen), "nothing but answers is asked for here"
-        request = Request(time.monotonic(), seen)
+        assert isinstance(seen, Seen | SeenEmbedding), "only answers and vectors are to be had here"
+        request = Request(time.monotonic(), seen, caller)
         self.requests.append(request)
         self.asked.set()
-        number = len(self.of(seen.model))
+        number = len(self.of(seen.model, caller))
         answer = Answer(self.dialect, seen, request.begun, number, reader, writer, self.gone)
-        if self.down:
+        if self.down or self.down_for == seen.model:
             return await answer.refuse(Failure("overloaded"))
         way, _, how = seen.model.partition(".")
         return await WAYS[way](answer, how)

@@ -18,13 +18,13 @@ from penstock import (
 from tests.faults.answer import WHOLE, first_words
 from tests.faults.asking import BOTH, DIALECTS, Ask, Got, engine_on, streamed, whole
 from tests.faults.manifest import proves
+from tests.faults.scenarios import ENDLESS, PINGS, SMALL
 from tests.faults.server import FaultServer
 from tests.faults.ways import BOMB_BYTES, packed_bomb
 
 pytestmark = pytest.mark.timeout(30)
 KINDS = pytest.mark.parametrize("kind", DIALECTS)
 POOL = {"retries": 1}
-SMALL = {"retries": 1, "max_response_bytes": 1_000_000}
 FEW_BYTES = BOMB_BYTES // 2
 
 
@@ -145,15 +145,6 @@ async def test_an_answer_that_floods_for_ever_is_given_up(fault: str) -> None:
         await server.gone.wait()
         assert got_elsewhere.text == WHOLE
         assert [len(server.of(model)) for model in (fault, "healthy.b")] == [4, 1]
-
-
-ENDLESS = [
-    # One of each framing.
-    *((kind, "event") for kind in ("openai-chat", "ollama", "bedrock")),
-    *((kind, what) for kind in ("openai-chat", "ollama") for what in ("blank", "lines")),
-    ("openai-chat", "comment"),
-]
-PINGS = [(kind, "ping") for kind, dialect in DIALECTS.items() if dialect.ping() is not None]
 
 
 @proves("drip-stream")

@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 
-from penstock import (
-    AuthenticationFailed,
-    ContentRejected,
-    ContextLengthExceeded,
-    InvalidRequest,
-    MalformedResponse,
-    PenstockError,
-    ProviderTimeout,
-    ProviderUnavailable,
-    RateLimited,
-)
+from penstock import ProviderTimeout, RateLimited
 from tests.faults.answer import WHOLE
 from tests.faults.asking import BOTH, LIMIT_S, Ask, engine_on, whole
 from tests.faults.manifest import proves
+from tests.faults.scenarios import CASES, Case
 from tests.faults.server import FaultServer
 
 pytestmark = pytest.mark.timeout(30)
 
 
-class Case(NamedTuple):
-    """One fault, with and without somebody to fall back to."""
-
-    row: str
-    """Of the manifest."""
-    fault: str
-    attempts: int
-    """How often the broken target is asked."""
-    alone: type[PenstockError] | None
-    """What the caller gets when there is nobody else; None for the right answer."""
-    fallback: bool = True
-    """Whether somebody else is asked."""
-
-
-CASES = (
-    Case("429-ms", "429.ms", 2, None),
-    Case("429-forever", "429.forever", 3, RateLimited),
-    Case("429-long", "429.long", 1, RateLimited),
-    Case("500-once", "500.once", 2, None),
-    Case("500-forever", "500.forever", 3, ProviderUnavailable),
-    Case("503-forever", "refused.overloaded", 3, ProviderUnavailable),
-    Case("reset", "reset", 3, ProviderUnavailable),
-    Case("silence", "silence", 1, ProviderTimeout),
-    Case("slow-first", "stall.0", 1, ProviderTimeout),
-    Case("html", "html.502", 3, ProviderUnavailable),
-    Case("html", "html.200", 3, MalformedResponse),
-    Case("401", "refused.authentication", 1, AuthenticationFailed),
-    Case("error-in-200", "error-in-200", 3, ProviderUnavailable),
-    Case("wrong-type", "swapped", 3, MalformedResponse),
-    Case("context", "refused.context", 1, ContextLengthExceeded),
-    Case("filter", "refused.filter", 1, ContentRejected, fallback=False),
-    Case("400", "refused.bad", 1, InvalidRequest, fallback=False),
-)
 ROWS = proves(*dict.fromkeys(case.row for case in CASES))
 
 

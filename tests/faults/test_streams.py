@@ -8,15 +8,12 @@ from penstock import MalformedResponse, ProviderUnavailable, StreamInterrupted
 from tests.faults.answer import WHOLE, first_words
 from tests.faults.asking import DIALECTS, engine_on, streamed, whole
 from tests.faults.manifest import proves
+from tests.faults.scenarios import BREAKS
 from tests.faults.server import FaultServer
 
 pytestmark = pytest.mark.timeout(30)
 KINDS = pytest.mark.parametrize("kind", DIALECTS)
 
-BREAKS = (
-    *("cut.40", "ends.40", "stall.40", "inband.openai-chat-overloaded.40"),
-    *("cut.1", "cut.59", "no-terminal"),
-)
 ROWS = proves("cut", "truncated", "stall", "no-terminal", "in-band-later")
 
 

@@ -106,7 +106,7 @@ async def inband(answer: Answer, how: str) -> bool:
     """`inband.NAME.PLACE`: inside a good answer, `first` of all or after so many pieces."""
     name, _, place = how.partition(".")
     error = INBAND[name]
-    if not answer.seen.stream:
+    if not answer.streamed:
         return await answer.send(200, error.whole(answer), JSON)
     await answer.begin()
     if place != "first":
@@ -131,7 +131,7 @@ async def silence(answer: Answer, _: str) -> bool:
 @way
 async def cut(answer: Answer, after: str) -> bool:
     """The connection ends in the middle of the body."""
-    if not answer.seen.stream:
+    if not answer.streamed:
         body = answer.body()
         await answer.head(200, {**JSON, "content-length": str(len(body))})
         answer.writer.write(body[:-10])
@@ -153,7 +153,7 @@ async def ends(answer: Answer, after: str) -> bool:
 @way
 async def stall(answer: Answer, after: str) -> bool:
     """Headers and so many pieces, and then nothing."""
-    if not answer.seen.stream:
+    if not answer.streamed:
         body = answer.body()
         await answer.head(200, {**JSON, "content-length": str(len(body))})
         answer.writer.write(body[:-10])
@@ -167,7 +167,7 @@ async def stall(answer: Answer, after: str) -> bool:
 @way
 async def malformed(answer: Answer, _: str) -> bool:
     """One event that cannot be read, among good ones."""
-    if not answer.seen.stream:
+    if not answer.streamed:
         return await answer.send(200, answer.body()[:-10], JSON)
     before = answer.until(20)
     await answer.begin()
@@ -204,7 +204,7 @@ async def no_end(answer: Answer, _: str) -> bool:
 @way
 async def swapped(answer: Answer, _: str) -> bool:
     """A whole answer where a stream was asked for, and the other way round."""
-    if answer.seen.stream:
+    if answer.streamed:
         return await answer.send(200, answer.body(), JSON)
     await answer.begin()
     await answer.play(answer.frames())
@@ -214,7 +214,7 @@ async def swapped(answer: Answer, _: str) -> bool:
 @way
 async def mislabelled(answer: Answer, _: str) -> bool:
     """The right answer under another name."""
-    if not answer.seen.stream:
+    if not answer.streamed:
         return await answer.send(200, answer.body(), {"content-type": "text/plain"})
     await answer.begin("text/plain")
     await answer.play(answer.frames())
@@ -227,7 +227,7 @@ async def mislabelled(answer: Answer, _: str) -> bool:
 @way
 async def zipped(answer: Answer, how: str) -> bool:
     """Compressed, whether the caller takes it or not; `cut` after half of it, or `false`."""
-    if not answer.seen.stream:
+    if not answer.streamed:
         body = gzip.compress(answer.body())
         body = {"": body, "cut": body[: len(body) // 2], "false": answer.body()}[how]
         return await answer.send(200, body, {**JSON, **_GZIP})
@@ -252,7 +252,7 @@ async def bomb(answer: Answer, how: str) -> bool:
     body = packed_bomb()
     if how == "error":
         return await answer.send(500, body, {**JSON, **_GZIP})
-    if not answer.seen.stream:
+    if not answer.streamed:
         return await answer.send(200, body, {**JSON, **_GZIP})
     await answer.begin(content_encoding="gzip")
     await answer.chunk(body)
@@ -285,7 +285,7 @@ def _half_event(event: bytes) -> bytes:
 async def _endless(answer: Answer, how: str) -> bytes:
     """Begins the answer, and gives what then comes for ever."""
     what, _, after = how.partition(".")
-    if not answer.seen.stream:
+    if not answer.streamed:
         await answer.begin("application/json")
         if what == "text":
             await answer.chunk(answer.body()[:-10])
