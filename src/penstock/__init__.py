@@ -73,6 +73,7 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import (
     Capabilities,
+    Extra,
     MCPTool,
     ModelPreferences,
     OutputSchema,
@@ -153,6 +154,7 @@ __all__ = [
     "EmbeddingResult",
     "Engine",
     "Error",
+    "Extra",
     "GeneratorEvent",
     "GeneratorStream",
     "Image",

@@ -26,6 +26,7 @@ from penstock.contract.messages import (
 )
 from penstock.contract.metadata import Metadata, Usage
 from penstock.contract.options import (
+    Extra,
     IncludeContext,
     MCPTool,
     ModelPreferences,
@@ -55,6 +56,7 @@ class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     parallel_tools: bool | None = None
     output_schema: OutputSchema | None = None
     reasoning_level: ReasoningLevel | None = None
+    extra: Extra | None = None
     metadata: JSONObject = msgspec.field(default_factory=dict[str, Any])
     timeout: float | None = None
     ignore_invalid_options: bool = False
@@ -104,6 +106,8 @@ class Reply(msgspec.Struct, frozen=True):
     dropped_options: tuple[str, ...] = ()
     """What the provider would not take, and was asked again without."""
     api_calls: int = 1
+    extra: Extra | None = None
+    """What the answer said beyond this, for a caller who speaks the same dialect."""
 
     @property
     def text(self) -> str:
@@ -119,6 +123,9 @@ class Result(msgspec.Struct, frozen=True):
     stop_reason: StopReason
     metadata: Metadata
     role: Literal["assistant"] = "assistant"
+    extra: Extra | None = None
+    """What the provider's whole answer said beyond this, if the request came with an `Extra` of its
+    dialect."""
 
     @property
     def text(self) -> str:

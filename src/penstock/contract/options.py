@@ -124,6 +124,27 @@ class OutputSchema(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Fields of one dialect's own, for which there is no option here; they travel as they are.
+
+    In a request, `fields` stand at the top of the body that a target of this `dialect` gets
+    ("openai-chat", "openai-responses" or "anthropic"), beside what Penstock writes there, which
+    they cannot replace. A target that speaks otherwise does not support them, except for those
+    that are `optional`: without them the answer is the same, so there they are left out. In a
+    result, `fields` are what the provider's whole answer said and the result has no place for.
+    """
+
+    dialect: str
+    fields: JSONObject = msgspec.field(default_factory=dict[str, Any])
+    optional: frozenset[str] = frozenset()
+
+    def foreign_to(self, dialect: str | None) -> tuple[str, ...]:
+        """The fields that a target which speaks this cannot take, and not do without."""
+        if dialect == self.dialect:
+            return ()
+        return tuple(name for name in self.fields if name not in self.optional)
+
+
 class ModelPreferences(msgspec.Struct, frozen=True, omit_defaults=True):
     """What matters when a model is chosen: name hints in order, and three priorities in 0..1."""
 
@@ -167,6 +188,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     embeddings: bool = False
     transcription: bool = False
     transcription_prompt: bool = True
+    extra_of: str | None = None
+    """The dialect whose own fields it is handed as they are (`Extra`); None for none."""
     context_window: int | None = None
     max_output: int | None = None
 

@@ -11,6 +11,7 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, JSONObject, Message, user
 from penstock.contract.options import (
+    Extra,
     IncludeContext,
     MCPTool,
     ModelPreferences,
@@ -42,6 +43,7 @@ class PromptOptions(TypedDict, total=False):
     parallel_tools: bool | None
     output_schema: OutputSchema | JSONObject | None
     reasoning_level: ReasoningLevel | None
+    extra: Extra | None
     metadata: JSONObject
     timeout: float | None
     ignore_invalid_options: bool

@@ -124,7 +124,7 @@ class Meter:
         if hooks.wants_content and isinstance(self._request, SamplingRequest):
             hooks.content(RequestContent(self.request_id, self._request, reply.content))
         metadata = self.answered(attempt, reply)
-        return Result(reply.content, metadata.model, reply.stop_reason, metadata)
+        return Result(reply.content, metadata.model, reply.stop_reason, metadata, extra=reply.extra)
 
     def answered(self, attempt: Attempt, answer: Reply | Transcript | Vectors) -> Metadata:
         """What there is to know about the call; the request has ended."""

@@ -15,7 +15,7 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.events import Complete, GeneratorDelta, GeneratorEvent, StreamEvent
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
 from penstock.contract.messages import Audio, Content, Image, JSONObject, Message, user
-from penstock.contract.options import MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
+from penstock.contract.options import Extra, MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
 from penstock.contract.requests import RequestOptions, build_request
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.generators import contexts
@@ -58,6 +58,7 @@ class GeneratorOptions(TypedDict, total=False):
     max_tokens: int
     stop_sequences: Sequence[str]
     reasoning_level: ReasoningLevel | None
+    extra: Extra | None
     model_preferences: ModelPreferences | None
     tools: Sequence[RunnableTool | Callable[..., Any]]
     mcp_tools: Sequence[MCPTool | ToolSource]

@@ -50,6 +50,8 @@ def admit(
     changes = {name: _DROPPED[name] for name in options if name in _DROPPED}
     if "tools" in changes or ("mcp_tools" in changes and not request.tools):
         changes |= {"tool_choice": None, "parallel_tools": None}
+    if extra_options(request, able):
+        changes["extra"] = None
     if "max_tokens" in options:
         changes["max_tokens"] = able.max_output
     if _thinks_anyway(request, able):
@@ -148,7 +150,13 @@ def _unsupported_options(request: SamplingRequest, able: Capabilities) -> tuple[
         ),
         ("max_tokens", able.max_output is not None and request.max_tokens > able.max_output),
     )
-    return tuple(dict.fromkeys(name for name, refused in checks if refused))
+    refused = tuple(dict.fromkeys(name for name, refused in checks if refused))
+    return refused if request.extra is None else refused + extra_options(request, able)
+
+
+def extra_options(request: SamplingRequest, able: Capabilities) -> tuple[str, ...]:
+    """The caller's own fields that this target cannot take, by their names on the wire."""
+    return () if request.extra is None else request.extra.foreign_to(able.extra_of)
 
 
 def _schema_in_prompt(request: SamplingRequest, able: Capabilities) -> SamplingRequest:

@@ -20,6 +20,7 @@ from penstock.contract.exchange import (
     TranscriptionRequest,
     Vectors,
 )
+from penstock.contract.messages import JSONObject
 from penstock.contract.ports import ModelInfo
 from penstock.providers.credentials import Secret
 from penstock.providers.profiles import Catalogue, ModelProfile
@@ -147,6 +148,9 @@ class Dialect:
     """The base address where it depends on the options or on the form of a variable."""
     signer: Callable[[Secret | None, Options], Signer] | None = None
     """For wires on which every call is signed; it takes the place of `authorize`."""
+    further: Callable[[bytes], JSONObject] | None = None
+    """`further(body)`: what a whole answer says that `decode` has no use for, for callers who speak
+    the same dialect."""
     resume: Callable[[SamplingRequest, Reply], SamplingRequest | None] | None = None
     """The request that continues an answer which the provider has only paused."""
     relax: Callable[[SamplingRequest, PenstockError], tuple[SamplingRequest, str] | None] | None = (

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec import structs
+
 from penstock.contract.errors import (
     ContentRejected,
     InvalidRequest,
@@ -23,7 +25,7 @@ from penstock.contract.exchange import (
     TranscriptionRequest,
     Vectors,
 )
-from penstock.contract.options import Capabilities
+from penstock.contract.options import Capabilities, Extra
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
@@ -112,9 +114,21 @@ class WireProvider:
                 earlier = joined(earlier, reply)
                 follow = self._dialect.resume and self._dialect.resume(request, reply)
                 if not follow:
-                    return stamped(earlier, origin)
+                    return self._with_extra(stamped(earlier, origin), request, response.body)
                 request = follow
         raise endless(provider=self.name, model=model)
+
+    def _with_extra(self, reply: Reply, request: SamplingRequest, body: bytes) -> Reply:
+        """With what only a caller who speaks this dialect can make something of."""
+        dialect = self._dialect
+        if (
+            request.extra is None
+            or dialect.further is None
+            or request.extra.dialect != dialect.name
+        ):
+            return reply
+        fields = dialect.further(body)
+        return structs.replace(reply, extra=Extra(dialect.name, fields)) if fields else reply
 
     async def stream(self, model: str, request: SamplingRequest) -> ProviderStream:
         """The answer while it is made, a batch of events a network read."""

@@ -12,13 +12,17 @@ What this door decides:
   long, is up to the provider's dialect.
 - `metadata.user_id` is the request's `user`.
 
-Refused by name, unless they hold their default, because ignoring them would change the answer, or
-who sees the prompt: `top_p`, `top_k`, `compaction`, `container`, `context_management`, `fallbacks`,
-`inference_geo`, `mcp_servers` and `thread`; tools of Anthropic's own; blocks other than `text`,
-`image`, `tool_use`, `tool_result`, `thinking` and `redacted_thinking`; pictures by a file's id.
+Refused by name, unless they hold their default, because nothing is stored here, or nobody here
+could read the answer: `compaction`, `fallbacks`, `mcp_servers` and `thread`; tools of Anthropic's
+own; blocks other than `text`, `image`, `tool_use`, `tool_result`, `thinking` and
+`redacted_thinking`; pictures by a file's id.
 
-Taken and not looked at, because the answer is the same without them: `service_tier`, `speed`,
-`diagnostics`, `thinking.display`, and every field that is not known here.
+Every other field at the top of the body goes as it is to targets that speak Messages: `top_p`,
+`top_k`, `container`, `context_management`, `inference_geo`, and whatever else they know. Targets
+that speak otherwise refuse it by name, unless the answer is the same without it, because it holds
+its default or is one of `service_tier`, `speed` and `diagnostics`. `thinking.display`, and further
+fields inside known ones, are not looked at. Where tokens are only counted, those that are named
+here are refused, and others are not looked at.
 """
 
 from __future__ import annotations
@@ -31,7 +35,13 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import JSONObject
-from penstock.contract.options import OutputSchema, ReasoningLevel, ToolChoice, ToolDefinition
+from penstock.contract.options import (
+    Extra,
+    OutputSchema,
+    ReasoningLevel,
+    ToolChoice,
+    ToolDefinition,
+)
 from penstock.engine.sampling import UNLIMITED
 from penstock.server.anthropic_errors import NO_THREADS
 from penstock.server.anthropic_messages import (
@@ -42,7 +52,7 @@ from penstock.server.anthropic_messages import (
     required,
 )
 from penstock.server.errors import Failure, HttpProblem, unsupported
-from penstock.server.openai_chat_decode import read_json
+from penstock.server.extras import OwnFields, read_json
 
 
 class _Wire(msgspec.Struct, gc=False, kw_only=True):
@@ -95,15 +105,20 @@ class _Prompt(_Wire):
     output_config: _Output | None = None
     output_format: _Format | None = None
     cache_control: Any = None
+    mcp_servers: Any = None
+    compaction: Any = None
+    fallbacks: Any = None
+    thread: Any = None
+
+
+class _Counted(_Prompt, kw_only=True):
+    """What is counted, and what no provider takes for a count."""
+
     top_p: Any = None
     top_k: Any = None
     container: Any = None
     context_management: Any = None
     inference_geo: Any = None
-    mcp_servers: Any = None
-    compaction: Any = None
-    fallbacks: Any = None
-    thread: Any = None
 
 
 class _Body(_Prompt, kw_only=True):
@@ -114,17 +129,32 @@ class _Body(_Prompt, kw_only=True):
     stream: bool | None = None
 
 
-_DEFAULTS: Mapping[str, Any] = {
-    "top_p": 1,
-    "top_k": None,
-    "container": None,
-    "context_management": None,
-    "inference_geo": None,
+class _StrictBody(_Body, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+_REFUSED: Mapping[str, Any] = {
     "mcp_servers": [],
     "compaction": None,
     "fallbacks": "default",
     "thread": None,
 }
+"""What cannot be honoured, with the values that ask for nothing."""
+_REFUSED_IN_COUNTS: Mapping[str, Any] = {
+    **_REFUSED,
+    "top_p": 1,
+    "top_k": None,
+    "container": None,
+    "context_management": None,
+    "inference_geo": None,
+}
+_FIELDS = OwnFields(
+    _Body,
+    _StrictBody,
+    "anthropic",
+    hints=frozenset({"service_tier", "speed", "diagnostics"}),
+    defaults={"top_p": 1},
+)
 _REMEDIES: Mapping[str, str] = {"thread": "send the whole conversation without it"}
 _EFFORTS: Mapping[str, ReasoningLevel] = {
     "low": "low",
@@ -145,8 +175,7 @@ _MODES: Mapping[str, ToolChoice] = {
     "none": ToolChoice("none"),
 }
 
-_decode_body = msgspec.json.Decoder(_Body).decode
-_decode_prompt = msgspec.json.Decoder(_Prompt).decode
+_decode_counted = msgspec.json.Decoder(_Counted).decode
 
 
 class MessagesCall(msgspec.Struct, frozen=True):
@@ -159,9 +188,10 @@ class MessagesCall(msgspec.Struct, frozen=True):
 
 def decode(data: bytes) -> MessagesCall:
     """Read the body; raises InvalidRequest or HttpProblem naming the parameter."""
-    body: _Body = read_json(data, _decode_body)
+    body, extra = _FIELDS.read(data)
     return _call(
         body,
+        extra=extra,
         max_tokens=body.max_tokens,
         temperature=body.temperature,
         stop_sequences=tuple(body.stop_sequences or ()),
@@ -172,7 +202,8 @@ def decode(data: bytes) -> MessagesCall:
 
 def decode_prompt(data: bytes) -> MessagesCall:
     """Read the body of a call that counts tokens."""
-    return _call(read_json(data, _decode_prompt), max_tokens=UNLIMITED)
+    body: _Counted = read_json(data, _decode_counted)
+    return _call(body, max_tokens=UNLIMITED, refused=_REFUSED_IN_COUNTS)
 
 
 def _call(
@@ -183,8 +214,10 @@ def _call(
     stop_sequences: tuple[str, ...] = (),
     user: str | None = None,
     stream: bool = False,
+    extra: Extra | None = None,
+    refused: Mapping[str, Any] = _REFUSED,
 ) -> MessagesCall:
-    for name, default in _DEFAULTS.items():
+    for name, default in refused.items():
         value = getattr(body, name)
         if value is not None and value != default:
             raise _dishonoured(name)
@@ -206,6 +239,7 @@ def _call(
         parallel_tools=False if choice and choice.disable_parallel_tool_use else None,
         output_schema=_schema(body),
         reasoning_level=_level(body),
+        extra=extra,
         metadata=metadata,
     )
     return MessagesCall(request, conversation, stream)

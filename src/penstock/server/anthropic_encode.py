@@ -30,6 +30,7 @@ from penstock.contract.messages import Content, JSONObject, Reasoning, Text, Too
 from penstock.server.anthropic_errors import ANTHROPIC_ERRORS
 from penstock.server.anthropic_thinking import seal
 from penstock.server.errors import failure_of
+from penstock.server.extras import appended, extra_of
 
 _STOP_REASONS: Mapping[str, str] = {
     "endTurn": "end_turn",
@@ -67,7 +68,7 @@ _encode = msgspec.json.Encoder().encode
 def encode(result: Result, stop_sequences: Sequence[str] = ()) -> bytes:
     """The `message` object; the stop sequences are those of the request."""
     reason = _stop_reason(result)
-    return _encode(
+    message = _encode(
         _Message(
             id=message_id(result.request_id),
             model=result.model,
@@ -77,6 +78,8 @@ def encode(result: Result, stop_sequences: Sequence[str] = ()) -> bytes:
             usage=_usage(result.usage),
         )
     )
+    further = extra_of(result, "anthropic")
+    return appended(message, further, _Message.__struct_fields__) if further else message
 
 
 class EventEncoder:

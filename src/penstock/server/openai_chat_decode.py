@@ -11,15 +11,17 @@ What this door decides:
 - `json_object` is the schema `{"type": "object"}`.
 - `user` and `metadata` go into the request's metadata.
 
-Refused by name, unless they hold their default, because ignoring them would change the answer: `n`,
-`logprobs`, `top_logprobs`, `logit_bias`, `top_p`, `presence_penalty`, `frequency_penalty`, `audio`,
-`modalities`, `moderation`, `verbosity`, `web_search_options`, and the old `functions` and
-`function_call`; tools that are not functions; content parts other than `text`, `image_url`,
+Refused by name, unless they hold their default, because nobody here could read the answer: `n`,
+`audio`, `modalities`, the old `functions` and `function_call`, and in a stream `logprobs` and
+`top_logprobs`; tools that are not functions; content parts other than `text`, `image_url`,
 `input_audio` and `refusal`.
 
-Taken and not looked at, because the answer is the same without them: `seed` (a wish, says OpenAI),
-`store`, `service_tier`, `prediction`, `prompt_cache_key`, `safety_identifier`, a message's `name`,
-and every field that is not known here.
+Every other field at the top of the body goes as it is to targets that speak Chat Completions:
+`logit_bias`, `top_p`, `presence_penalty`, and whatever only one server knows. Targets that speak
+otherwise refuse it by name, unless the answer is the same without it, because it holds its default
+or is one of `seed` (a wish, says OpenAI), `store`, `service_tier`, `prediction`, `prompt_cache_key`
+and its kin, `safety_identifier`. Further fields inside a message, a tool or another known field are
+not looked at.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import JSONObject
 from penstock.contract.options import OutputSchema, ReasoningLevel, ToolChoice, ToolDefinition
 from penstock.server.errors import unsupported
+from penstock.server.extras import OwnFields, refuse
 from penstock.server.openai_chat_messages import WireMessage, read_messages
 
 Room: TypeAlias = Callable[[str | None], int]
@@ -98,37 +101,45 @@ class _Body(_Wire):
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     n: Any = None
-    logprobs: Any = None
-    top_logprobs: Any = None
-    logit_bias: Any = None
-    top_p: Any = None
-    presence_penalty: Any = None
-    frequency_penalty: Any = None
     audio: Any = None
     modalities: Any = None
-    moderation: Any = None
-    verbosity: Any = None
-    web_search_options: Any = None
     functions: Any = None
     function_call: Any = None
 
 
-_DEFAULTS: Mapping[str, Any] = {
+class _StrictBody(_Body, forbid_unknown_fields=True):
+    pass
+
+
+_REFUSED: Mapping[str, Any] = {
     "n": 1,
-    "logprobs": False,
-    "top_logprobs": 0,
-    "logit_bias": {},
-    "top_p": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
     "audio": None,
     "modalities": ["text"],
-    "moderation": None,
-    "verbosity": "medium",
-    "web_search_options": None,
     "functions": [],
     "function_call": None,
 }
+"""What cannot be honoured, with the values that ask for nothing."""
+_WHOLE_ONLY = ("logprobs", "top_logprobs")
+_FIELDS = OwnFields(
+    _Body,
+    _StrictBody,
+    "openai-chat",
+    hints=frozenset(
+        {
+            *("seed", "store", "service_tier", "prediction", "safety_identifier"),
+            *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+        }
+    ),
+    defaults={
+        "logprobs": False,
+        "top_logprobs": 0,
+        "logit_bias": {},
+        "top_p": 1,
+        "presence_penalty": 0,
+        "frequency_penalty": 0,
+        "verbosity": "medium",
+    },
+)
 _REMEDIES: Mapping[str, str] = {
     "n": "ask once for each answer",
     "functions": "use `tools`",
@@ -145,8 +156,6 @@ EFFORTS: Mapping[str, ReasoningLevel] = {
 }
 MODES = {mode: ToolChoice(mode) for mode in ("auto", "none", "required")}
 
-_decode_body = msgspec.json.Decoder(_Body).decode
-
 
 class ChatCall(msgspec.Struct, frozen=True, gc=False):
     """One call of this door."""
@@ -158,12 +167,12 @@ class ChatCall(msgspec.Struct, frozen=True, gc=False):
 
 def decode(data: bytes, room: Room) -> ChatCall:
     """Read the body; raises InvalidRequest or HttpProblem naming the parameter."""
-    body: _Body = read_json(data, _decode_body)
-    for name, default in _DEFAULTS.items():
-        value = getattr(body, name)
-        if value is not None and value != default:
-            remedy = _REMEDIES.get(name, "leave it out")
-            raise unsupported(name, f"`{name}` cannot be honoured here; {remedy}")
+    body, extra = _FIELDS.read(data)
+    refuse(body, _REFUSED, _REMEDIES)
+    if body.stream:
+        for name in _WHOLE_ONLY:
+            if name in extra.fields and name not in extra.optional:
+                raise unsupported(name, f"`{name}` cannot be honoured in a stream; leave it out")
     stop = body.stop
     limit = body.max_completion_tokens
     if limit is None:
@@ -180,28 +189,13 @@ def decode(data: bytes, room: Room) -> ChatCall:
         parallel_tools=False if body.parallel_tool_calls is False else None,
         output_schema=None if body.response_format is None else _schema(body.response_format),
         reasoning_level=None if body.reasoning_effort is None else _effort(body.reasoning_effort),
+        extra=extra,
         metadata=_metadata(body),
     )
     options = body.stream_options
     return ChatCall(
         request, body.stream is True, options is not None and options.include_usage is True
     )
-
-
-def read_json(data: bytes, decoder: Callable[[bytes], Any]) -> Any:
-    """The typed body; raises InvalidRequest naming the field that does not fit."""
-    try:
-        return decoder(data)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at ")
-        path = place.strip("`").removeprefix("$").removeprefix(".")
-        raise InvalidRequest.of([Problem(path, _lower_first(message))]) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest.of([Problem("", f"the body is not JSON: {error}")]) from error
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _tool(index: int, tool: _Tool) -> ToolDefinition:

@@ -23,8 +23,9 @@ from penstock.contract.events import (
     ToolUseDelta,
 )
 from penstock.contract.exchange import Result, Usage
-from penstock.contract.messages import ToolUse
+from penstock.contract.messages import JSONObject, ToolUse
 from penstock.server.errors import OPENAI_ERRORS, failure_of
+from penstock.server.extras import extra_of, filled
 
 _FINISH_REASONS: Mapping[str, str] = {
     "endTurn": "stop",
@@ -96,15 +97,24 @@ def encode(result: Result) -> bytes:
         reasoning_content=result.reasoning or msgspec.UNSET,
         tool_calls=calls or msgspec.UNSET,
     )
-    return _encode(
-        _Completion(
-            id=completion_id(result.request_id),
-            created=int(time.time()),
-            model=result.model,
-            choices=[_Choice(message=message, finish_reason=_finish_reason(result))],
-            usage=_usage(result.usage),
-        )
+    completion = _Completion(
+        id=completion_id(result.request_id),
+        created=int(time.time()),
+        model=result.model,
+        choices=[_Choice(message=message, finish_reason=_finish_reason(result))],
+        usage=_usage(result.usage),
     )
+    further = extra_of(result, "openai-chat")
+    return _encode(_with(completion, further) if further else completion)
+
+
+def _with(completion: _Completion, further: JSONObject) -> JSONObject:
+    """The completion with what else the provider has said, at the same places."""
+    own: JSONObject = msgspec.to_builtins(completion)
+    for choice in further.get("choices", ()):
+        message = filled(own["choices"][0]["message"], choice.get("message", {}))
+        own["choices"] = [filled({**own["choices"][0], "message": message}, choice)]
+    return filled(own, further)
 
 
 class ChunkEncoder:

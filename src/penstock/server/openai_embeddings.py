@@ -15,7 +15,7 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import EmbeddingRequest, EmbeddingResult
 from penstock.server.errors import unsupported
-from penstock.server.openai_chat_decode import read_json
+from penstock.server.extras import read_json
 
 
 class _Body(msgspec.Struct, gc=False):

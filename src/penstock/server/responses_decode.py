@@ -13,15 +13,17 @@ What this door decides:
 - `safety_identifier`, or else `user`, and `metadata` go into the request's metadata.
 - A tool of type `mcp` must say `"require_approval": "never"`, for nobody is there to approve.
 
-Refused by name, unless they hold their default, because ignoring them would change the answer:
-`top_p`, `top_logprobs`, `truncation`, `max_tool_calls`, `prompt`, `context_management`,
-`moderation`, `image`, `access_programs`, `text.verbosity`, `reasoning.mode`, `reasoning.context`
-and `message.output_text.logprobs` in `include`; tools other than functions and MCP servers; items
-and parts of other types.
+Refused by name, unless they hold their default, because nothing is stored here, or nobody here
+could read the answer: `previous_response_id`, `conversation`, `background`, `prompt`,
+`top_logprobs`, `context_management`, `image`, `text.verbosity`, `reasoning.mode`,
+`reasoning.context` and `message.output_text.logprobs` in `include`; tools other than functions and
+MCP servers; items and parts of other types.
 
-Taken and not looked at, because the answer is the same without them: `service_tier`,
-`prompt_cache_key` and its kin, `stream_options`, the rest of `include`, the status and id of items,
-and every field that is not known here.
+Every other field at the top of the body goes as it is to targets that speak the Responses API:
+`top_p`, `truncation`, `max_tool_calls`, and whatever else they know. Targets that speak otherwise
+refuse it by name, unless the answer is the same without it, because it holds its default or is one
+of `service_tier`, `prompt_cache_key` and its kin, and `stream_options`. The rest of `include`, the
+status and id of items, and further fields inside known ones are not looked at.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import JSONObject
-from penstock.contract.options import OutputSchema
+from penstock.contract.options import Extra, OutputSchema
 from penstock.server.errors import unsupported
-from penstock.server.openai_chat_decode import EFFORTS, Room, read_json
+from penstock.server.extras import OwnFields, refuse
+from penstock.server.openai_chat_decode import EFFORTS, Room
 from penstock.server.responses_items import Dialogue, WireItem, read_input
 from penstock.server.responses_tools import WireChoice, WireTool, read_choice, read_tools, told
 
@@ -87,40 +90,45 @@ class _Body(_Wire):
     conversation: Any = None
     background: Any = None
     prompt: Any = None
-    top_p: Any = None
     top_logprobs: Any = None
-    truncation: Any = None
-    max_tool_calls: Any = None
     context_management: Any = None
-    moderation: Any = None
     image: Any = None
-    access_programs: Any = None
 
 
-_DEFAULTS: Mapping[str, Any] = {
+class _StrictBody(_Body, forbid_unknown_fields=True):
+    pass
+
+
+_REFUSED: Mapping[str, Any] = {
     "previous_response_id": None,
     "conversation": None,
     "background": False,
     "prompt": None,
-    "top_p": 1,
     "top_logprobs": 0,
-    "truncation": "disabled",
-    "max_tool_calls": None,
     "context_management": [],
-    "moderation": None,
     "image": None,
-    "access_programs": None,
 }
+"""What cannot be honoured, with the values that ask for nothing."""
+_FIELDS = OwnFields(
+    _Body,
+    _StrictBody,
+    "openai-responses",
+    hints=frozenset(
+        {
+            *("service_tier", "stream_options", "prompt_cache_key"),
+            *("prompt_cache_options", "prompt_cache_retention"),
+        }
+    ),
+    defaults={"top_p": 1, "truncation": "disabled"},
+)
 _SEND_ALL = "nothing is stored here: send all items of the conversation as `input`"
 _REMEDIES: Mapping[str, str] = {
     "previous_response_id": _SEND_ALL,
     "conversation": _SEND_ALL,
     "background": "nothing is stored here: wait for the answer, or stream it",
     "prompt": "nothing is stored here: send the prompt's text",
-    "truncation": "leave out what is too long",
 }
 _LOGPROBS = "message.output_text.logprobs"
-_decode_body = msgspec.json.Decoder(_Body).decode
 
 
 class Echo(_Wire, kw_only=True):
@@ -136,7 +144,7 @@ class Echo(_Wire, kw_only=True):
     tool_choice: str | WireChoice
     tools: list[JSONObject]
     top_p: float | None
-    truncation: str = "disabled"
+    truncation: str
     user: str | None
     safety_identifier: str | None
     background: bool = False
@@ -157,12 +165,8 @@ class ResponsesCall(msgspec.Struct, frozen=True, gc=False):
 
 def decode(data: bytes, room: Room) -> ResponsesCall:
     """Read the body; raises InvalidRequest or HttpProblem naming the parameter."""
-    body: _Body = read_json(data, _decode_body)
-    for name, default in _DEFAULTS.items():
-        value = getattr(body, name)
-        if value is not None and value != default:
-            remedy = _REMEDIES.get(name, "leave it out")
-            raise unsupported(name, f"`{name}` cannot be honoured here; {remedy}")
+    body, extra = _FIELDS.read(data)
+    refuse(body, _REFUSED, _REMEDIES)
     if body.include and _LOGPROBS in body.include:
         place = f"include[{body.include.index(_LOGPROBS)}]"
         raise unsupported(place, f"{_LOGPROBS!r} cannot be honoured here; leave it out")
@@ -191,9 +195,10 @@ def decode(data: bytes, room: Room) -> ResponsesCall:
         parallel_tools=False if body.parallel_tool_calls is False else None,
         output_schema=None if body.text is None else _schema(body.text),
         reasoning_level=level,
+        extra=extra,
         metadata=_metadata(body),
     )
-    return ResponsesCall(request, body.stream is True, _echo(body), dialogue, places)
+    return ResponsesCall(request, body.stream is True, _echo(body, extra), dialogue, places)
 
 
 def _schema(text: _Text) -> OutputSchema | None:
@@ -217,7 +222,7 @@ def _metadata(body: _Body) -> JSONObject:
     return metadata if user is None else {**metadata, "user": user}
 
 
-def _echo(body: _Body) -> Echo:
+def _echo(body: _Body, extra: Extra) -> Echo:
     reasoning, text = body.reasoning, body.text
     wanted = text.format if text is not None else None
     return Echo(
@@ -233,7 +238,8 @@ def _echo(body: _Body) -> Echo:
         text={"format": {"type": "text"} if wanted is None else wanted},
         tool_choice=body.tool_choice or "auto",
         tools=[told(tool) for tool in body.tools or ()],
-        top_p=body.top_p,
+        top_p=extra.fields.get("top_p"),
+        truncation=extra.fields.get("truncation") or "disabled",
         user=body.user,
         safety_identifier=body.safety_identifier,
     )

@@ -24,6 +24,7 @@ from penstock.contract.messages import (
     Text,
     ToolUse,
 )
+from penstock.server.extras import appended, extra_of
 from penstock.server.responses_decode import Echo
 from penstock.server.responses_state import OPENAI_PHASE, seal
 
@@ -117,6 +118,13 @@ class _Usage(msgspec.Struct, gc=False):
     total_tokens: int
 
 
+_OWN_FIELDS = frozenset(
+    {
+        *("id", "object", "created_at", "model", "status", "error", "incomplete_details"),
+        *("output", "usage", *Echo.__struct_fields__),
+    }
+)
+
 write_json = msgspec.json.Encoder().encode
 
 
@@ -169,7 +177,9 @@ class ResponseWriter:
 def encode(result: Result, echo: Echo) -> bytes:
     """The `response` object."""
     writer = ResponseWriter(result.request_id, result.model, echo)
-    return writer.completed(result, items_of(result, writer))
+    response = writer.completed(result, items_of(result, writer))
+    further = extra_of(result, "openai-responses")
+    return appended(response, further, _OWN_FIELDS) if further else response
 
 
 def items_of(result: Result, writer: ResponseWriter) -> list[Item]:

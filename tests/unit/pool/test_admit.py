@@ -10,6 +10,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Text, ToolResult, ToolUse, assistant, user
 from penstock.contract.options import (
     Capabilities,
+    Extra,
     MCPTool,
     OutputSchema,
     ToolChoice,
@@ -158,7 +159,7 @@ def test_what_was_not_asked_for_is_not_missed() -> None:
         tool_choice=ToolChoice("auto"),
         reasoning_level="none",
     )
-    unable = {
+    unable: dict[str, Any] = {
         name: False
         for name, value in msgspec.structs.asdict(Capabilities()).items()
         if value is True
@@ -218,3 +219,23 @@ def test_a_choice_among_dropped_servers_goes_with_them_unless_functions_are_left
     fitted, dropped = admit(SERVED_ONLY, Capabilities(), TARGET)
     emptied = {"mcp_tools": (), "tool_choice": None, "parallel_tools": None}
     assert (fitted, dropped) == (msgspec.structs.replace(SERVED_ONLY, **emptied), ("mcp_tools",))
+
+
+EXTRA = Extra("anthropic", {"top_k": 5, "speed": "fast", "vendor": 1}, frozenset({"speed"}))
+
+
+def test_fields_of_a_dialect_are_for_those_who_speak_it() -> None:
+    request = SamplingRequest(messages=(user("hi"),), max_tokens=9, extra=EXTRA)
+    assert admit(request, Capabilities(extra_of="anthropic"), TARGET) == (request, ())
+    for able in (Capabilities(), Capabilities(extra_of="openai-chat")):
+        with pytest.raises(UnsupportedOption, match="groq/llama does not support top_k, vendor;"):
+            admit(request, able, TARGET)
+        lenient = msgspec.structs.replace(request, ignore_invalid_options=True)
+        bare = msgspec.structs.replace(lenient, extra=None)
+        assert admit(lenient, able, TARGET) == (bare, ("top_k", "vendor"))
+
+
+def test_fields_that_change_no_answer_hinder_nobody() -> None:
+    hints = Extra("anthropic", {"speed": "fast"}, frozenset({"speed"}))
+    request = SamplingRequest(messages=(user("hi"),), max_tokens=9, extra=hints)
+    assert admit(request, Capabilities(), TARGET) == (request, ())

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.contract.errors import InvalidRequest, Problem
@@ -18,7 +19,7 @@ from penstock.contract.messages import (
     system,
     user,
 )
-from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
+from penstock.contract.options import Extra, OutputSchema, ToolChoice, ToolDefinition
 from penstock.server.anthropic_decode import MessagesCall, decode, decode_prompt
 from penstock.server.anthropic_errors import ANTHROPIC_ERRORS
 from penstock.server.anthropic_thinking import seal
@@ -58,7 +59,8 @@ def answer(*blocks: Any) -> Any:
 
 def test_the_least_that_a_caller_may_say() -> None:
     least = call()
-    assert least.request == SamplingRequest(messages=(user("Hi"),), max_tokens=9)
+    nothing = Extra("anthropic")
+    assert least.request == SamplingRequest(messages=(user("Hi"),), max_tokens=9, extra=nothing)
     assert not least.stream
 
 
@@ -165,30 +167,41 @@ def test_a_field(fields: dict[str, Any], name: str, value: object) -> None:
         {"top_p": 1},
         {"top_p": 1.0},
         {"top_k": None},
-        {"mcp_servers": []},
-        {"fallbacks": "default"},
         {"container": None},
         {"service_tier": "auto"},
         {"speed": "fast"},
         {"diagnostics": {"previous_message_id": None}},
-        {"something_new": {"a": 1}},
     ],
 )
 def test_what_changes_nothing_is_taken(fields: dict[str, Any]) -> None:
+    kept = Extra("anthropic", fields, frozenset(fields))
+    assert request(**fields) == msgspec.structs.replace(request(), extra=kept)
+
+
+@pytest.mark.parametrize("fields", [{"mcp_servers": []}, {"fallbacks": "default"}])
+def test_what_asks_for_nothing_is_taken(fields: dict[str, Any]) -> None:
     assert request(**fields) == request()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"top_p": 0.9},
+        {"top_k": 5},
+        {"container": "c"},
+        {"context_management": {"edits": 1}},
+        {"inference_geo": "eu"},
+        {"something_new": {"a": 1}},
+    ],
+)
+def test_what_only_this_dialect_knows_is_kept_as_it_is(fields: dict[str, Any]) -> None:
+    kept = Extra("anthropic", fields)
+    assert request(**fields) == msgspec.structs.replace(request(), extra=kept)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"top_p": 0.9}, "`top_p` cannot be honoured here; leave it out"),
-        ({"top_k": 5}, "`top_k` cannot be honoured here; leave it out"),
-        ({"container": "c"}, "`container` cannot be honoured here; leave it out"),
-        (
-            {"context_management": {"edits": 1}},
-            "`context_management` cannot be honoured here; leave it out",
-        ),
-        ({"inference_geo": "eu"}, "`inference_geo` cannot be honoured here; leave it out"),
         ({"mcp_servers": [{"type": "url"}]}, "`mcp_servers` cannot be honoured here; leave it out"),
         ({"compaction": {"type": "x"}}, "`compaction` cannot be honoured here; leave it out"),
         ({"fallbacks": [{"model": "x"}]}, "`fallbacks` cannot be honoured here; leave it out"),

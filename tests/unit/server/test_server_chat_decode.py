@@ -18,7 +18,7 @@ from penstock.contract.messages import (
     system,
     user,
 )
-from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
+from penstock.contract.options import Extra, OutputSchema, ToolChoice, ToolDefinition
 from penstock.server.errors import HttpProblem
 from penstock.server.openai_chat_decode import ChatCall, decode
 from penstock.server.openai_chat_messages import in_callers_numbers
@@ -48,8 +48,11 @@ def refusal(*messages: Any, **fields: Any) -> tuple[str | None, str | None]:
 
 
 def test_the_least_that_a_caller_may_say() -> None:
+    nothing = Extra("openai-chat")
     assert call() == ChatCall(
-        SamplingRequest(messages=(user("Hi"),), max_tokens=1000), stream=False, include_usage=False
+        SamplingRequest(messages=(user("Hi"),), max_tokens=1000, extra=nothing),
+        stream=False,
+        include_usage=False,
     )
 
 
@@ -222,17 +225,8 @@ def test_results_at_the_end_and_a_refusal_in_the_history() -> None:
     ("name", "value"),
     [
         ("n", 2),
-        ("logprobs", True),
-        ("top_logprobs", 3),
-        ("logit_bias", {"50256": -100}),
-        ("top_p", 0.5),
-        ("presence_penalty", 1),
-        ("frequency_penalty", -1),
         ("audio", {"voice": "alloy"}),
         ("modalities", ["text", "audio"]),
-        ("moderation", {"model": "m"}),
-        ("verbosity", "low"),
-        ("web_search_options", {}),
         ("functions", [{"name": "f"}]),
         ("function_call", "auto"),
     ],
@@ -241,13 +235,40 @@ def test_what_cannot_be_honoured_is_refused_by_name(name: str, value: object) ->
     assert refusal(**{name: value}) == (name, "unsupported_parameter")
 
 
+@pytest.mark.parametrize(("name", "value"), [("logprobs", True), ("top_logprobs", 3)])
+def test_what_only_a_whole_answer_can_say_is_refused_in_a_stream(name: str, value: object) -> None:
+    assert refusal(stream=True, **{name: value}) == (name, "unsupported_parameter")
+    assert request(**{name: value}).extra == Extra("openai-chat", {name: value})
+
+
 def test_defaults_and_what_changes_no_answer_are_taken() -> None:
-    call(
-        n=1, logprobs=False, top_logprobs=0, logit_bias={}, top_p=1, presence_penalty=0,
-        frequency_penalty=0.0, modalities=["text"], verbosity="medium", functions=[], audio=None,
-        seed=7, store=True, service_tier="flex", prediction={"type": "content", "content": "x"},
-        prompt_cache_key="k", safety_identifier="s", never_heard_of={"a": [1]},
-    )  # fmt: skip
+    asked_for_nothing = {"n": 1, "modalities": ["text"], "functions": [], "audio": None}
+    assert request(**asked_for_nothing) == request()
+    fields: dict[str, Any] = {
+        "logprobs": False, "top_logprobs": 0, "logit_bias": {}, "top_p": 1, "presence_penalty": 0,
+        "frequency_penalty": 0.0, "verbosity": "medium", "seed": 7, "store": True,
+        "service_tier": "flex", "prediction": {"type": "content", "content": "x"},
+        "prompt_cache_key": "k", "safety_identifier": "s", "never_heard_of": None,
+    }  # fmt: skip
+    assert request(**fields).extra == Extra("openai-chat", fields, frozenset(fields))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("logit_bias", {"50256": -100}),
+        ("top_p", 0.5),
+        ("presence_penalty", 1),
+        ("frequency_penalty", -1),
+        ("moderation", {"model": "m"}),
+        ("verbosity", "low"),
+        ("web_search_options", {}),
+        ("never_heard_of", {"a": [1, None, "ü"]}),
+    ],
+)
+def test_what_only_this_dialect_knows_is_kept_as_it_is(name: str, value: object) -> None:
+    kept = request(**{name: value, "seed": 7}).extra
+    assert kept == Extra("openai-chat", {name: value, "seed": 7}, frozenset({"seed"}))
 
 
 @pytest.mark.parametrize(

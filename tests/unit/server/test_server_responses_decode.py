@@ -23,7 +23,7 @@ from penstock.contract.messages import (
     system,
     user,
 )
-from penstock.contract.options import MCPTool, OutputSchema, ToolChoice, ToolDefinition
+from penstock.contract.options import Extra, MCPTool, OutputSchema, ToolChoice, ToolDefinition
 from penstock.server.errors import HttpProblem
 from penstock.server.responses_api import in_callers_words
 from penstock.server.responses_decode import ResponsesCall, decode
@@ -66,7 +66,8 @@ def refusal(*items: Any, **fields: Any) -> tuple[str | None, str | None]:
 
 def test_the_least_that_a_caller_may_say() -> None:
     least = call()
-    assert least.request == SamplingRequest(messages=(user("Hi"),), max_tokens=1000)
+    nothing = Extra("openai-responses")
+    assert least.request == SamplingRequest(messages=(user("Hi"),), max_tokens=1000, extra=nothing)
     assert not least.stream
 
 
@@ -289,12 +290,8 @@ def test_what_else_an_assistant_may_have_said_and_done() -> None:
         ("conversation", {"id": "conv_1"}),
         ("background", True),
         ("prompt", {"id": "pmpt_1"}),
-        ("top_p", 0.5),
         ("top_logprobs", 3),
-        ("truncation", "auto"),
-        ("max_tool_calls", 3),
         ("context_management", [{"type": "compaction"}]),
-        ("moderation", {"model": "m"}),
         ("image", {}),
     ],
 )
@@ -309,14 +306,40 @@ def test_a_state_that_is_not_kept_comes_with_the_remedy(name: str) -> None:
 
 
 def test_defaults_and_what_changes_no_answer_are_taken() -> None:
+    fields: dict[str, Any] = {
+        "top_p": 1, "truncation": "disabled", "service_tier": "flex", "prompt_cache_key": "k",
+        "stream_options": {"include_obfuscation": False}, "never_heard_of": None,
+    }  # fmt: skip
     told = call(
-        top_p=1, top_logprobs=0, truncation="disabled", background=False, context_management=[],
-        previous_response_id=None, store=True, service_tier="flex", prompt_cache_key="k",
-        stream_options={"include_obfuscation": False}, never_heard_of={"a": [1]},
+        top_logprobs=0, background=False, context_management=[],
+        previous_response_id=None, store=True,
         include=["reasoning.encrypted_content", "file_search_call.results"],
-        text={"verbosity": "medium"}, reasoning={"mode": "standard", "context": "auto"},
+        text={"verbosity": "medium"}, reasoning={"mode": "standard", "context": "auto"}, **fields,
     )  # fmt: skip
     assert told.echo.store is False
+    assert told.request.extra == Extra("openai-responses", fields, frozenset(fields))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("top_p", 0.5),
+        ("truncation", "auto"),
+        ("max_tool_calls", 3),
+        ("moderation", {"model": "m"}),
+        ("access_programs", ["x"]),
+        ("never_heard_of", {"a": [1]}),
+    ],
+)
+def test_what_only_this_dialect_knows_is_kept_as_it_is(name: str, value: object) -> None:
+    told = call(**{name: value})
+    assert told.request.extra == Extra("openai-responses", {name: value})
+
+
+def test_a_response_repeats_what_it_was_asked_with() -> None:
+    told = call(top_p=0.5, truncation="auto")
+    assert (told.echo.top_p, told.echo.truncation) == (0.5, "auto")
+    assert (call().echo.top_p, call().echo.truncation) == (None, "disabled")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def authorize(key: str) -> Mapping[str, str]:
 
 
 DIALECT = Dialect(
-    name="anthropic",
+    name=encode.DIALECT,
     framing="sse",
     encode=encode.encode,
     decode=lambda body, headers: decode.decode(body),
@@ -31,6 +31,7 @@ DIALECT = Dialect(
     error=errors.map_error,
     models=ModelListDialect(lambda url, options: models.call(options), models.decode),
     authorize=authorize,
+    further=decode.further,
     catalogue=catalogue.CATALOGUE,
     count=CountDialect(count.encode, count.decode),
     resume=resume.resume,

@@ -72,5 +72,8 @@ _RULES: tuple[Rule, ...] = (
 )
 
 CATALOGUE = Catalogue(
-    Capabilities(max_temperature=1.0, prefill=True, native_mcp=True, mcp_headers=False), _RULES
+    Capabilities(
+        extra_of="anthropic", max_temperature=1.0, prefill=True, native_mcp=True, mcp_headers=False
+    ),
+    _RULES,
 )

@@ -14,11 +14,12 @@ import msgspec
 from penstock.contract.errors import ContentRejected, MalformedResponse, StreamInterrupted
 from penstock.contract.events import Chunk, Finished, ProviderEvent
 from penstock.contract.exchange import Reply, StopReason, Usage
-from penstock.contract.messages import ToolUse
+from penstock.contract.messages import JSONObject, ToolUse
 from penstock.providers.anthropic.blocks import Blocks
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.anthropic.resume import PAUSED
 from penstock.providers.anthropic.shapes import Answer, Event, StopDetails, WireUsage
+from penstock.providers.extra import other_fields
 from penstock.providers.json_body import read_json
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.sse import ServerSentEvent
@@ -32,6 +33,8 @@ _STOP_REASONS: Mapping[str, StopReason] = {
     # The reply of a pause has no stop reason: it has not stopped.
     PAUSED: "",
 }
+
+_ANSWER_FIELDS = frozenset({"role", "stop_sequence", *Answer.__struct_fields__} - {"stop_details"})
 
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_answer = msgspec.json.Decoder(Answer).decode
@@ -50,6 +53,11 @@ def decode(body: bytes) -> Reply:
         collected.blocks.begin(index, block, [])
     # The body is whole, so a server that names no reason has simply come to its end.
     return collected.reply(answer.stop_reason or "end_turn", pieces=False)
+
+
+def further(body: bytes) -> JSONObject:
+    """The fields of the answer that are read nowhere here."""
+    return other_fields(body, _ANSWER_FIELDS)
 
 
 class MessageStreamDecoder(StreamReader[ServerSentEvent]):

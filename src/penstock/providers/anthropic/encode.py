@@ -13,6 +13,7 @@ What the wire cannot say, or says in its own way, is decided here, once:
 - A call of an MCP server goes back as its own blocks if this wire made it, and as text otherwise.
 - An assistant's turn at the end is a prefill.
 - Of the request's metadata, only `user` and `cache` have a place on this wire.
+- The fields of an `Extra` of this dialect stand beside all this as they are.
 
 Profile options: `api_version`, and those of the catalogue.
 """
@@ -40,11 +41,13 @@ from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.catalogue import LEAST_BUDGET
 from penstock.providers.anthropic.schema import adapt, is_sayable
 from penstock.providers.dialect import Options, WireCall
+from penstock.providers.extra import add_extra
 from penstock.providers.json_body import unwritable, write_json
 from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.schemas import in_words
 
+DIALECT = "anthropic"
 PATH = "/v1/messages"
 API_VERSION = "2023-06-01"
 
@@ -52,6 +55,12 @@ _EFFORTS: Mapping[str, str] = {"none": "low", "low": "low", "med": "medium", "hi
 _BUDGETS: Mapping[str, int] = {"low": 1024, "med": 4096, "high": 16384}
 _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none", "tool": "tool"}
 _CACHE = {"type": "ephemeral"}
+_OWN_FIELDS = frozenset(
+    {
+        *("model", "messages", "system", "max_tokens", "temperature", "stop_sequences", "stream"),
+        *("tools", "tool_choice", "mcp_servers", "thinking", "output_config", "metadata"),
+    }
+)
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -68,6 +77,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         body["metadata"] = {"user_id": user}
     if stream:
         body["stream"] = True
+    add_extra(body, request, DIALECT, _OWN_FIELDS)
     return WireCall(PATH, write_json(body), headers=headers_of(request, profile.options))
 
 

@@ -8,7 +8,7 @@ from penstock.providers.openai_chat import catalogue, decode, encode
 from penstock.providers.openai_wire import embeddings, errors, models, transcription
 
 DIALECT = Dialect(
-    name="openai-chat",
+    name=encode.DIALECT,
     framing="sse",
     encode=encode.encode,
     decode=lambda body, headers: decode.decode(body),
@@ -16,6 +16,7 @@ DIALECT = Dialect(
     error=errors.map_error,
     models=models.LISTING,
     authorize=bearer,
+    further=decode.further,
     catalogue=catalogue.CATALOGUE,
     embeddings=embeddings.EMBEDDINGS,
     transcription=TranscriptionDialect(transcription.encode, transcription.decode),

@@ -64,6 +64,6 @@ _RULES: tuple[Rule, ...] = (
 )
 
 CATALOGUE = Catalogue(
-    Capabilities(audio=True, embeddings=True, transcription=True),
+    Capabilities(extra_of="openai-chat", audio=True, embeddings=True, transcription=True),
     (*_RULES, *transcription.RULES),
 )

@@ -8,16 +8,19 @@ with or without an index or an id; usage in the last event, in a later one, or n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from penstock.contract.errors import ContentRejected, MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
-from penstock.contract.messages import Content, ToolUse
+from penstock.contract.messages import Content, JSONObject, ToolUse
+from penstock.providers.extra import beyond, read_object
 from penstock.providers.json_body import read_json
 from penstock.providers.openai_chat.shapes import (
     Answer,
+    Choice,
     ContentPart,
     Event,
     FunctionPiece,
@@ -40,6 +43,10 @@ _STOP_REASONS: Mapping[str, StopReason] = {
     "function_call": "toolUse",
 }
 
+_ANSWER_FIELDS = frozenset({"object", "created", *Answer.__struct_fields__})
+_CHOICE_FIELDS = frozenset(Choice.__struct_fields__)
+_MESSAGE_FIELDS = frozenset({"role", *MessagePiece.__struct_fields__})
+
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_answer = msgspec.json.Decoder(Answer).decode
 
@@ -61,6 +68,22 @@ def decode(body: bytes) -> Reply:
     collected.usage = answer.usage
     # The body is whole, so a server that names no reason has simply come to its end.
     return collected.reply(choice.finish_reason or "stop")
+
+
+def further(body: bytes) -> JSONObject:
+    """The fields that are read nowhere here: of the answer, of its one choice, of the message."""
+    answer: Any = read_object(body)
+    found = beyond(answer, _ANSWER_FIELDS)
+    match answer:
+        case {"choices": [{"message": message} as first, *_]}:
+            choice = beyond(first, _CHOICE_FIELDS)
+            if said := beyond(message, _MESSAGE_FIELDS):
+                choice["message"] = said
+            if choice:
+                found["choices"] = [choice]
+        case _:
+            pass
+    return found
 
 
 class ChatStreamDecoder(StreamReader[ServerSentEvent]):

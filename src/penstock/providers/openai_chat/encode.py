@@ -8,6 +8,7 @@ What the wire cannot say is decided here, once:
 - Thinking in the history is dropped, unless the profile option `replay_reasoning` names the field
   of the assistant's message that takes it back (DeepSeek and Moonshot: `reasoning_content`).
 - Of the request's metadata, only `user` has a place on this wire.
+- The fields of an `Extra` of this dialect stand beside all this as they are.
 
 Profile options: `system_role`, `max_tokens_field`, `reasoning_field`, `least_effort` (what "none"
 becomes for models that always think), `replay_reasoning`, `include_usage` (whether the server takes
@@ -35,12 +36,23 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
+from penstock.providers.extra import add_extra
 from penstock.providers.json_body import write_json
 from penstock.providers.mcp_calls import told
 from penstock.providers.openai_wire.schema import strict_schema
 from penstock.providers.profiles import ModelProfile
 
+DIALECT = "openai-chat"
 PATH = "/chat/completions"
+_OWN_FIELDS = frozenset(
+    {
+        *("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "stop"),
+        *("tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort"),
+        *("user", "stream", "stream_options"),
+        # Of these the answer has more, or other parts, than are read.
+        *("n", "audio", "modalities", "functions", "function_call"),
+    }
+)
 
 _AUDIO_FORMATS: Mapping[str, str] = {
     "audio/wav": "wav",
@@ -85,6 +97,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         body["stream"] = True
         if options.get("include_usage", True):
             body["stream_options"] = {"include_usage": True}
+    add_extra(body, request, DIALECT, _OWN_FIELDS)
     return WireCall(PATH, write_json(body))
 
 

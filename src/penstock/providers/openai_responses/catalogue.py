@@ -68,7 +68,12 @@ _RULES: tuple[Rule, ...] = (
 
 CATALOGUE = Catalogue(
     Capabilities(
-        stop_sequences=False, audio=False, native_mcp=True, embeddings=True, transcription=True
+        extra_of="openai-responses",
+        stop_sequences=False,
+        audio=False,
+        native_mcp=True,
+        embeddings=True,
+        transcription=True,
     ),
     (*_RULES, *transcription.RULES),
 )

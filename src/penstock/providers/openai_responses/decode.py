@@ -14,7 +14,8 @@ import msgspec
 from penstock.contract.errors import ContentRejected, MalformedResponse, ProviderUnavailable
 from penstock.contract.events import Finished, ProviderEvent
 from penstock.contract.exchange import Reply, StopReason, Usage
-from penstock.contract.messages import Content, ToolUse
+from penstock.contract.messages import Content, JSONObject, ToolUse
+from penstock.providers.extra import other_fields
 from penstock.providers.json_body import read_json
 from penstock.providers.openai_responses.items import Items
 from penstock.providers.openai_responses.shapes import (
@@ -32,6 +33,8 @@ _TERMINAL = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
 
+_RESPONSE_FIELDS = frozenset({"object", "created_at", *Response.__struct_fields__})
+
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_response = msgspec.json.Decoder(Response).decode
 _decode_item = msgspec.json.Decoder(OutputItem).decode
@@ -45,6 +48,11 @@ def decode(body: bytes) -> Reply:
     items = Items()
     _add_output(items, response, [])
     return _reply(items, response)
+
+
+def further(body: bytes) -> JSONObject:
+    """The fields of the answer that are read nowhere here; most repeat the request."""
+    return other_fields(body, _RESPONSE_FIELDS)
 
 
 class ResponseStreamDecoder(StreamReader[ServerSentEvent]):

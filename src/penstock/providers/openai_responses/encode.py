@@ -10,6 +10,7 @@ request refers to an earlier response. What the wire cannot say is decided here,
 - A call of an MCP server goes back as its own item if this wire made it, and as text otherwise.
 - Of the request's metadata, `user` is the `safety_identifier`, and a text under `cache` is the
   `prompt_cache_key`. `cache: true` changes nothing: the wire caches long prompts by itself.
+- The fields of an `Extra` of this dialect stand beside all this as they are.
 
 Profile option: `least_effort`, for models that cannot be told not to think.
 """
@@ -35,13 +36,23 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.dialect import WireCall
+from penstock.providers.extra import add_extra
 from penstock.providers.json_body import write_json
 from penstock.providers.mcp_calls import told
 from penstock.providers.openai_responses import mcp
 from penstock.providers.openai_wire.schema import rooted, strict_schema, tool_schema
 from penstock.providers.profiles import ModelProfile
 
+DIALECT = "openai-responses"
 PATH = "/responses"
+_OWN_FIELDS = frozenset(
+    {
+        *("model", "input", "instructions", "max_output_tokens", "temperature", "tools"),
+        *("tool_choice", "parallel_tool_calls", "text", "reasoning", "include", "store", "stream"),
+        # The answer would not come at once.
+        "background",
+    }
+)
 ITEM_ID = "openai_id"
 PHASE = "openai_phase"
 
@@ -68,6 +79,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         body["prompt_cache_key"] = cache
     if stream:
         body["stream"] = True
+    add_extra(body, request, DIALECT, _OWN_FIELDS)
     return WireCall(PATH, write_json(body))
 
 
