@@ -56,13 +56,17 @@ class OwnFields(Generic[Body]):
             return self._strict(data), self._nothing
         except (ValueError, RecursionError):
             body = read_json(data, self._lenient)
-        fields = {
+        fields: JSONObject = read_json(data, self._others)
+        optional = frozenset(filter(lambda name: self._is_optional(name, fields[name]), fields))
+        return body, Extra(self._nothing.dialect, fields, optional)
+
+    def _others(self, data: bytes) -> JSONObject:
+        # What is known may be large, and was read already.
+        return {
             name: msgspec.json.decode(raw)
             for name, raw in _read_fields(data).items()
             if name not in self._known
         }
-        optional = frozenset(filter(lambda name: self._is_optional(name, fields[name]), fields))
-        return body, Extra(self._nothing.dialect, fields, optional)
 
     def _is_optional(self, name: str, value: object) -> bool:
         if value is None or name in self._hints:

@@ -1,6 +1,7 @@
 """Fields that a door has no name for: to targets of its own dialect as they are, and back."""
 
 import contextlib
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
@@ -134,6 +135,19 @@ async def test_what_penstock_writes_itself_cannot_be_replaced() -> None:
                 **FLAG,
             }
         ]
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "value",
+    ["1e400", "[" * 5000 + "]" * 5000, '"\\ud800"', "nul"],
+    ids=["huge", "deep", "half-a-character", "no-json"],
+)
+async def test_a_value_that_cannot_be_passed_on_is_a_bad_request(door: Door, value: str) -> None:
+    async with gateway_on(door.kind) as (gateway, (seen,)):
+        body = json.dumps(door.body)[:-1] + f', "vendor": {value}}}'
+        response = await gateway.client.post(door.path, content=body)
+        assert (response.status_code, seen.bodies) == (400, []), response.text
 
 
 # ---- answers
