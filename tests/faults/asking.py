@@ -56,9 +56,9 @@ def _limits_met(model: str) -> tuple[str, ...]:
     return ("stream_idle_timeout_s",) if begun else ("first_token_timeout_s", "body_timeout_s")
 
 
-def limits_for(models: Iterable[str]) -> dict[str, Any]:
+def limits_for(models: Iterable[str], short_s: float = LIMIT_S) -> dict[str, Any]:
     """The pool's limits: short where one of these faults is to meet them, else ample."""
-    met = dict.fromkeys((limit for model in models for limit in _limits_met(model)), LIMIT_S)
+    met = dict.fromkeys((limit for model in models for limit in _limits_met(model)), short_s)
     return {"slowest_tokens_per_s": 1e6, **dict.fromkeys(_LIMITS, AMPLE_S), **met}
 
 

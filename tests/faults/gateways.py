@@ -18,6 +18,8 @@ from tests.faults.scenarios import Scenario
 from tests.faults.server import FaultServer
 from tests.unit.server.gateway_support import Gateway, running_gateway, until
 
+SHORT_S = 1.0
+"""How long a silent provider is waited for here, where several callers come at once."""
 PRICE = {"input": 1.0, "output": 10.0}
 HEALTHY = "healthy.next"
 
@@ -95,7 +97,7 @@ async def gateway_on(
                 {
                     "providers": providers,
                     "models": models,
-                    "pool": {**limits_for(faults), **(pool or {})},
+                    "pool": {**limits_for(faults, SHORT_S), **(pool or {})},
                     "storage": {"url": f"sqlite:///{folder / 'books.db'}"},
                     "budgets": {"total": {"limit_usd": 1_000.0}},
                 }

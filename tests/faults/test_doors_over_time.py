@@ -13,9 +13,9 @@ import pytest
 
 from penstock import PenstockError, ProviderTimeout, ProviderUnavailable, RateLimited
 from tests.faults.answer import PROMPT_TOKENS, WHOLE, WORDS, first_words
-from tests.faults.asking import AMPLE_S, LIMIT_S
+from tests.faults.asking import AMPLE_S
 from tests.faults.doors import DOORS, Told, words_of
-from tests.faults.gateways import Site, gateway_on
+from tests.faults.gateways import SHORT_S, Site, gateway_on
 from tests.faults.manifest import ANSWERS, shows
 from tests.faults.manifest import DOORS as ALL
 from tests.faults.server import FaultServer
@@ -170,7 +170,7 @@ async def test_a_pause_beyond_the_deadline_is_not_waited_for(stream: bool, tmp_p
 async def test_one_deadline_is_shared_by_all_attempts(stream: bool, tmp_path: Path) -> None:
     models = {"m": ("silence.a", "silence.b", "silence.c")}
     async with gateway_on(tmp_path, models) as site:
-        told = await site.ask("sampling", stream=stream, timeout=LIMIT_S * 1.5)
+        told = await site.ask("sampling", stream=stream, timeout=SHORT_S * 1.5)
         document = refused("sampling", told, ProviderTimeout)
         assert "own limit" in document["error"]["message"]
         assert [len(site.server.of(f"silence.{each}")) for each in "abc"] == [1, 1, 0]
