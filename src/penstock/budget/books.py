@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from penstock.budget.entries import UNPRICED, Charge, Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.prices import Cost, PriceBook
@@ -58,7 +60,7 @@ class Held:
 
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Write down what the attempts took; what cannot be written now, the ledger keeps."""
-        charges = [self._charge(each, each.usage) for each in attempts if each.usage is not None]
+        charges = [self._charge(each, usage) for each in attempts for usage in each.bills]
         try:
             # One hold is what most requests have, and needs no task of its own.
             settling: asyncio.Future[None] | asyncio.Future[Settlement] = (
@@ -78,22 +80,28 @@ class Held:
             raise error
 
     async def _settle(self, charges: Sequence[Charge]) -> None:
-        await self._ledger.settle(self._hold, charges)
+        beside = sum(hold.amount_nanos for hold in self._more)
+        await self._ledger.settle(self._hold, charges, beside_nanos=beside)
         for hold in self._more:
             # Its calls are among the charges.
             await self._ledger.settle(hold)
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
-        if max(usage.input_tokens or 0, usage.output_tokens or 0) <= _MOST_TOKENS:
-            return self._books.charge(attempt)
-        # An answer is there, and nobody can have read or written so much for it.
+        if max(usage.input_tokens or 0, usage.output_tokens or 0) > _MOST_TOKENS:
+            # An answer is there, and nobody can have read or written so much for it.
+            return self._as_held(attempt, Usage(), "counts more tokens than there can be")
+        charge = self._books.charge(attempt, usage)
+        if charge.price_source == UNPRICED and self._costs.get(charge.target) is not None:
+            return self._as_held(attempt, usage, "counts nothing that its price is for")
+        return charge
+
+    def _as_held(self, attempt: AttemptRecord, usage: Usage, why: str) -> Charge:
+        target = _target(attempt)
         _log.error(
-            "request %s: %s counts more tokens than there can be: what was held is charged",
-            self._hold.request_id,
-            _target(attempt),
+            "request %s: %s %s: what was held is charged", self._hold.request_id, target, why
         )
-        nothing = Usage(estimated=True)
-        return Charge(_target(attempt), nothing, self._hold.amount_nanos, UNPRICED, estimated=True)
+        usage = msgspec.structs.replace(usage, estimated=True)
+        return Charge(target, usage, self._hold.amount_nanos, UNPRICED, estimated=True)
 
 
 class Books:
@@ -128,7 +136,7 @@ class Books:
         self._at_once = at_once
         self._ledger: Ledger | None = None
         self._tight = any(budget.hard for budget in budgets)
-        self._costed: AttemptRecord | None = None
+        self._costed: tuple[AttemptRecord, Usage] | None = None
         self._found: Cost | None = None
         self._gate = asyncio.Lock()
         self._closed = False
@@ -213,8 +221,8 @@ class Books:
         """What these attempts cost together, in nano-dollars; None when that is not known."""
         total = 0
         for each in attempts:
-            if each.usage is not None:
-                cost = self._cost(each, each.usage)
+            for usage in each.bills:
+                cost = self._cost(each, usage)
                 if cost is None:
                     return None
                 total += cost.nanos
@@ -253,9 +261,9 @@ class Books:
             # The pool passes over a target that cannot be reached at all.
             return Capabilities()
 
-    def charge(self, attempt: AttemptRecord) -> Charge:
-        """What the ledger is told of an attempt."""
-        usage, target = attempt.usage or Usage(), _target(attempt)
+    def charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
+        """What the ledger is told of a call of this attempt that took so much."""
+        target = _target(attempt)
         cost = self._cost(attempt, usage)
         if cost is None:
             return Charge(target, usage, 0, UNPRICED, usage.estimated)
@@ -263,9 +271,10 @@ class Books:
 
     def _cost(self, attempt: AttemptRecord, usage: Usage) -> Cost | None:
         # It is asked for several times at the end of a request.
-        if attempt is not self._costed:
+        costed = self._costed
+        if costed is None or costed[0] is not attempt or costed[1] is not usage:
             self._found = self.prices.cost(_target(attempt), usage, at=_moment(attempt))
-            self._costed = attempt
+            self._costed = (attempt, usage)
         return self._found
 
 

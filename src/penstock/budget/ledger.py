@@ -63,7 +63,7 @@ class Ledger(Accounts):
         self._lease_s = lease_s
         self._sleep = sleep
         self._held: weakref.WeakValueDictionary[int, Hold] = weakref.WeakValueDictionary()
-        self._unwritten: dict[int, tuple[Hold, Sequence[Charge], float]] = {}
+        self._unwritten: dict[int, tuple[Hold, Sequence[Charge], float, int]] = {}
         self._keeper: asyncio.Task[None] | None = None
 
     @classmethod
@@ -158,23 +158,28 @@ class Ledger(Accounts):
             else:
                 self._held[verdict.id] = verdict
 
-    async def settle(self, hold: Hold, charges: Sequence[Charge] = ()) -> Settlement:
+    async def settle(
+        self, hold: Hold, charges: Sequence[Charge] = (), *, beside_nanos: int = 0
+    ) -> Settlement:
         """Replace a hold by what was used, exactly; without charges it is released.
 
         The first settlement of a hold counts; a further one writes nothing, and says so in
         `recorded`. What is above the hold is recorded too, for it was spent, and logged. When the
         store fails, that is raised, and the settlement is kept and tried again until it is written.
+        `beside_nanos` is what further holds have for the same charges.
         """
-        return await self.settling(hold, charges)
+        return await self.settling(hold, charges, beside_nanos)
 
-    def settling(self, hold: Hold, charges: Sequence[Charge] = ()) -> asyncio.Future[Settlement]:
+    def settling(
+        self, hold: Hold, charges: Sequence[Charge] = (), beside_nanos: int = 0
+    ) -> asyncio.Future[Settlement]:
         """The same, for those who wait in a way of their own; it has begun, and goes on anyway."""
-        return self._settle(hold, charges, self._clock())
+        return self._settle(hold, charges, self._clock(), beside_nanos)
 
     def _settle(
-        self, hold: Hold, charges: Sequence[Charge], at: float
+        self, hold: Hold, charges: Sequence[Charge], at: float, beside_nanos: int = 0
     ) -> asyncio.Future[Settlement]:
-        told = partial(self._settled, hold, charges, at)
+        told = partial(self._settled, hold, charges, at, beside_nanos)
         return self._store.settle(hold, charges, at, told)
 
     def _settled(
@@ -182,6 +187,7 @@ class Ledger(Accounts):
         hold: Hold,
         charges: Sequence[Charge],
         at: float,
+        beside_nanos: int,
         settlement: Settlement | Exception,
         _unclaimed: bool,
     ) -> None:
@@ -191,16 +197,17 @@ class Ledger(Accounts):
                 hold.request_id,
                 settlement,
             )
-            self._unwritten[hold.id] = (hold, charges, at)
+            self._unwritten[hold.id] = (hold, charges, at, beside_nanos)
             return
         self._unwritten.pop(hold.id, None)
         self._held.pop(hold.id, None)
-        if settlement.amount_nanos > hold.amount_nanos:
+        held_nanos = hold.amount_nanos + beside_nanos
+        if settlement.amount_nanos > held_nanos:
             _log.warning(
                 "request %s has cost %s, and %s were held for it",
                 hold.request_id,
                 dollars(settlement.amount_nanos),
-                dollars(hold.amount_nanos),
+                dollars(held_nanos),
             )
         if settlement.overdrawn:
             names = ", ".join(settlement.overdrawn)

@@ -153,8 +153,8 @@ class Try(Protocol):
         """The first event is there."""
         ...
 
-    def end(self, error: BaseException | None = None, usage: Usage | None = None) -> None:
-        """It is over; `usage` is what it took, or None when nothing was billed."""
+    def end(self, error: BaseException | None = None, calls: Sequence[Usage] = ()) -> None:
+        """It is over; `calls` is what each call took that was billed."""
         ...
 
 

@@ -6,8 +6,7 @@ import time
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
-import msgspec
-
+from penstock.contract.calls import Calls, Telling
 from penstock.contract.errors import PenstockError, RateLimited
 from penstock.contract.exchange import (
     EmbeddingRequest,
@@ -17,11 +16,10 @@ from penstock.contract.exchange import (
     TranscriptionRequest,
     Vectors,
 )
-from penstock.contract.messages import Reasoning, Text, ToolUse
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Trail
+from penstock.pool.bills import bills, counted, untold
 from penstock.pool.run import Ticket
-from penstock.tokens import estimate_request, estimate_text, family_of, thinking_apart
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 
@@ -34,14 +32,15 @@ class Asking(Generic[R]):
     """
 
     # A class, because a generator in its place would cost every call more.
-    __slots__ = ("_began", "_caller", "_ticket", "_trail", "_try", "usage")
+    __slots__ = ("_answer", "_began", "_caller", "_calls", "_ticket", "_trail", "_try")
 
     def __init__(self, ticket: Ticket[R], caller: str, trail: Trail) -> None:
         """`caller` is who waits in line, if no key says it; callers take turns."""
         self._ticket = ticket
         self._caller = trail.key or caller
         self._trail = trail
-        self.usage: Usage | None = None
+        self._calls = Calls()
+        self._answer: Reply | Transcript | Vectors | None = None
 
     async def __aenter__(self) -> Asking[R]:
         """Wait in line."""
@@ -65,11 +64,15 @@ class Asking(Generic[R]):
             state.succeeded(ticket.permit)
         elif not isinstance(error, PenstockError):
             ticket.permit.ignore()
-        self._try.end(error, self.usage or self._estimated())
+        self._try.end(error, self._bills(error))
 
     def calling(self) -> AbstractContextManager[None]:
         """The block in which the provider is called; for a stream, until its first event."""
         return self._try.calling()
+
+    def telling(self) -> Telling:
+        """The block in which the provider finds where to tell of its calls; beside `calling`."""
+        return Telling(self._calls)
 
     def answered(self, answer: Reply | Transcript | Vectors) -> None:
         """The whole answer is there."""
@@ -77,13 +80,8 @@ class Asking(Generic[R]):
         self._ticket.state.answers.add(time.perf_counter() - self._began)
 
     def counted(self, answer: Reply | Transcript | Vectors) -> None:
-        """Take over what the provider counts; where it does not count, what it must have been."""
-        self.usage = answer.usage
-        if answer.usage.total_tokens is None:
-            if isinstance(answer, Reply):
-                self.usage = self._estimate(_said(answer))
-            elif isinstance(answer, Vectors):
-                self.usage = self._estimate("")
+        """Take over what the provider counts, for an adapter that has told of no calls."""
+        self._answer = answer
 
     def first_token(self) -> None:
         """The first event is there."""
@@ -91,34 +89,10 @@ class Asking(Generic[R]):
         self._try.first_token()
         self._ticket.state.first_tokens.add(time.perf_counter() - self._began)
 
-    def _estimated(self) -> Usage | None:
-        """What a call took that did not end well: nothing, if nothing came of it.
-
-        A call that was outrun by another is billed for its prompt, whether or not it was heard.
-        """
-        said = self._ticket.said
-        return self._estimate("".join(said)) if said or self._ticket.outrun else None
-
-    def _estimate(self, said: str) -> Usage | None:
-        request, model = self._ticket.request, self._ticket.attempt.target.model
-        family = family_of(model)
-        if isinstance(request, EmbeddingRequest):
-            read = sum(estimate_text(text, family) for text in request.texts)
-            return Usage(read, estimated=True)
-        if not isinstance(request, SamplingRequest):
-            return None
-        # No more than it was allowed, which is what was held for it.
-        most = request.max_tokens + thinking_apart(model)
-        written = min(estimate_text(said, family), most)
-        return Usage(estimate_request(request, model), written, estimated=True)
-
-
-def _said(reply: Reply) -> str:
-    """All that the model has written, thoughts and arguments included."""
-    written: list[str] = []
-    for part in reply.content:
-        if isinstance(part, Text | Reasoning):
-            written.append(part.text)
-        elif isinstance(part, ToolUse):
-            written.append(msgspec.json.encode(part.input).decode())
-    return "".join(written)
+    def _bills(self, error: BaseException | None) -> list[Usage]:
+        ticket, model = self._ticket, self._ticket.attempt.target.model
+        if self._calls.begun:
+            return bills(self._calls.begun, ticket.said, model)
+        if self._answer is not None:
+            return [counted(self._answer, ticket.request, model)]
+        return untold(ticket.request, ticket.said, model, error)

@@ -298,7 +298,7 @@ async def _first_of(
     asking: Asking[SamplingRequest], batches: ProviderStream
 ) -> Sequence[ProviderEvent] | None:
     """The first batch; a coroutine of its own, for the block may not last beyond a yield."""
-    with asking.calling():
+    with asking.calling(), asking.telling():
         while (first := await anext(batches, None)) is not None and not first:
             pass
     if first:

@@ -123,7 +123,7 @@ class FailoverPool:
 
         async def ask(ticket: Ticket[R]) -> A:
             async with Asking(ticket, run.caller, heard) as asking:
-                with asking.calling():
+                with asking.calling(), asking.telling():
                     answer = await call(
                         ticket.provider, ticket.attempt.target.model, ticket.request
                     )

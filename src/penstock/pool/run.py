@@ -45,8 +45,6 @@ class Ticket(msgspec.Struct, Generic[R]):
     """As this target can take it."""
     state: TargetState
     permit: Permit
-    outrun: bool = False
-    """Whether another target was faster, so that this one is stopped."""
     said: list[str] = msgspec.field(default_factory=list[str])
     """What the caller was told of its answer, for the bill of one that is not finished."""
 
@@ -129,7 +127,6 @@ class Run(Generic[R]):
 
     def outran(self, ticket: Ticket[R]) -> None:
         """Another target was faster; should that one break off, this one has not failed yet."""
-        ticket.outrun = True
         self._waiting.append(ticket.attempt.target)
 
     def failed(

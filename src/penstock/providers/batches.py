@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
+from penstock.contract.calls import Call, current_calls
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.dialect import EmbeddingDialect, Options, WireCall
@@ -19,17 +22,22 @@ async def embed_in_batches(
     model: str,
     request: EmbeddingRequest,
     options: Options,
-    send: Callable[[WireCall], Awaitable[WireResponse]],
+    send: Callable[[WireCall, Call], Awaitable[WireResponse]],
 ) -> Vectors:
     """A vector a text, in the texts' order; the first failure ends the calls that still run."""
+    billed = current_calls()
     calls = 0
 
     async def call(dialect: EmbeddingDialect, texts: Sequence[str]) -> Vectors:
         nonlocal calls
         async with gate:
             calls += 1
-            response = await send(dialect.encode(model, texts, request, options))
-        part = dialect.decode(response.body, model, response.headers)
+            part_of_it = msgspec.structs.replace(request, texts=tuple(texts))
+            made = billed.begin(part_of_it)
+            response = await send(dialect.encode(model, texts, request, options), made)
+        with made:
+            part = dialect.decode(response.body, model, response.headers)
+        made.answered(part)
         if len(part.vectors) != len(texts):
             raise MalformedResponse(f"{len(part.vectors)} vectors came back for {len(texts)} texts")
         return part

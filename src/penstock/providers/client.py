@@ -6,12 +6,13 @@ Imported at the first call, because aiohttp takes longer to import than all the 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from penstock._version import __version__
@@ -61,14 +62,22 @@ class HttpClient:
         )
 
     async def send(
-        self, url: str, call: WireCall, headers: Mapping[str, str], limit: float
+        self,
+        url: str,
+        call: WireCall,
+        headers: Mapping[str, str],
+        limit: float,
+        sent: Callable[[], object] | None,
     ) -> StreamingResponse:
-        """The response once its headers are there, within so many seconds."""
+        """The response once its headers are there, within so many seconds.
+
+        `sent` is called when all of the request is on its way.
+        """
         settings = self._settings
         route = self._route(url)
         try:
             with Deadline(limit):
-                response = await self._send(route, call, headers)
+                response = await self._send(route, call, headers, sent)
         except aiohttp.ConnectionTimeoutError as error:
             raise ProviderTimeout(
                 f"no connection to {route.shown} within {settings.connect_timeout_s:g} s"
@@ -88,7 +97,11 @@ class HttpClient:
         return StreamingResponse(response, route.shown, settings.max_response_bytes)
 
     async def _send(
-        self, route: Route, call: WireCall, headers: Mapping[str, str]
+        self,
+        route: Route,
+        call: WireCall,
+        headers: Mapping[str, str],
+        sent: Callable[[], object] | None,
     ) -> aiohttp.ClientResponse:
         """Send again when a pooled connection turns out to be closed before the request is written.
 
@@ -97,12 +110,15 @@ class HttpClient:
         answered for here.
         """
         stale = 0
+        body = call.body
+        if body is not None and sent is not None:
+            body = _Body(body, sent)
         while True:
             try:
                 return await self._session.request(
                     call.method,
                     route.url,
-                    data=call.body,
+                    data=body,
                     headers=headers,
                     allow_redirects=False,
                     proxy=route.proxy,
@@ -119,6 +135,20 @@ class HttpClient:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._session.close()
+
+
+class _Body(aiohttp.BytesPayload):
+    """Tells when the last of it has been written."""
+
+    def __init__(self, value: bytes, sent: Callable[[], object]) -> None:
+        super().__init__(value)
+        self._sent = sent
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        await super().write_with_length(writer, content_length)
+        self._sent()
 
 
 def _route(url: str) -> Route:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -67,10 +67,18 @@ class HttpTransport:
         self._draining: set[asyncio.Task[None]] = set()
 
     async def request(
-        self, url: str, call: WireCall, headers: Mapping[str, str], patience_s: float = 0.0
+        self,
+        url: str,
+        call: WireCall,
+        headers: Mapping[str, str],
+        patience_s: float = 0.0,
+        sent: Callable[[], object] | None = None,
     ) -> WireResponse:
-        """The whole answer, whatever its status; its headers may take `patience_s` if longer."""
-        response = await self._send(url, call, headers, patience_s)
+        """The whole answer, whatever its status; its headers may take `patience_s` if longer.
+
+        `sent` is called when all of the request is on its way.
+        """
+        response = await self._send(url, call, headers, sent, patience_s)
         settings = self.settings
         try:
             body = await response.body(
@@ -82,10 +90,14 @@ class HttpTransport:
 
     @contextlib.asynccontextmanager
     async def open(
-        self, url: str, call: WireCall, headers: Mapping[str, str]
+        self,
+        url: str,
+        call: WireCall,
+        headers: Mapping[str, str],
+        sent: Callable[[], object] | None = None,
     ) -> AsyncGenerator[StreamingResponse, None]:
         """The answer once its headers are there; leaving the context stops the call."""
-        response = await self._send(url, call, headers)
+        response = await self._send(url, call, headers, sent)
         try:
             yield response
         finally:
@@ -95,15 +107,20 @@ class HttpTransport:
                 response.close()
 
     def _send(
-        self, url: str, call: WireCall, headers: Mapping[str, str], patience_s: float = 0.0
+        self,
+        url: str,
+        call: WireCall,
+        headers: Mapping[str, str],
+        sent: Callable[[], object] | None,
+        patience_s: float = 0.0,
     ) -> Awaitable[StreamingResponse]:
         client = self._client or self._open_client()
-        sent = {**trace_headers(), **call.headers, **headers}
+        all_headers = {**trace_headers(), **call.headers, **headers}
         if "content-type" in call.headers:
             # Other headers of a call give way to the provider's; what its body is, only it can say.
-            sent["content-type"] = call.headers["content-type"]
+            all_headers["content-type"] = call.headers["content-type"]
         limit_s = max(self.settings.response_timeout_s, call.patience_s, patience_s)
-        return client.send(url, call, sent, limit_s)
+        return client.send(url, call, all_headers, limit_s, sent)
 
     def _open_client(self) -> HttpClient:
         from penstock.providers.client import HttpClient

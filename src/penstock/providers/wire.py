@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import structs
 
+from penstock.contract.calls import Call, current_calls
 from penstock.contract.errors import (
     ContentRejected,
     InvalidRequest,
@@ -101,16 +102,20 @@ class WireProvider:
         origin = origin_of(self._dialect.name, self.name, profile)
         request = legible(request, origin)
         earlier: Reply | None = None
+        calls = current_calls()
         with self._located(model, request):
             for _ in range(MAX_ROUNDS):
+                call = calls.begin(request)
                 try:
-                    call = self._dialect.encode(model, request, profile, False)
+                    wire_call = self._dialect.encode(model, request, profile, False)
                     patience_s = self._transport.settings.whole_answer_s(request.max_tokens)
-                    response = await self._request(call, patience_s)
+                    response = await self._request(wire_call, call, patience_s)
                 except InvalidRequest as error:
                     request, earlier = self._relaxed(request, error, earlier)
                     continue
-                reply = self._dialect.decode(response.body, response.headers)
+                with call:
+                    reply = self._dialect.decode(response.body, response.headers)
+                call.answered(reply)
                 earlier = joined(earlier, reply)
                 follow = self._dialect.resume and self._dialect.resume(request, reply)
                 if not follow:
@@ -137,26 +142,30 @@ class WireProvider:
         request = legible(request, origin)
         earlier: Reply | None = None
         delivered = False
+        calls = current_calls()
         with self._located(model, request):
             for _ in range(MAX_ROUNDS):
                 follow: SamplingRequest | None = None
+                call = calls.begin(request)
                 try:
-                    call = self._dialect.encode(model, request, profile, True)
+                    wire_call = self._dialect.encode(model, request, profile, True)
                     async with (
-                        self._open(call) as response,
+                        self._open(wire_call, call) as response,
                         contextlib.aclosing(self._events(response)) as batches,
                     ):
-                        async for batch in batches:
-                            events = stamped_events(after(earlier, batch), origin)
-                            if isinstance(last := batch[-1], Finished):
-                                if self._dialect.resume:
-                                    follow = self._dialect.resume(request, last.reply)
-                                earlier = joined(earlier, last.reply)
-                                end = [] if follow else [Finished(stamped(earlier, origin))]
-                                events = [*events[:-1], *end]
-                            if events:
-                                delivered = True
-                                yield events
+                        with call:
+                            async for batch in batches:
+                                events = stamped_events(after(earlier, batch), origin)
+                                if isinstance(last := batch[-1], Finished):
+                                    call.answered(last.reply)
+                                    if self._dialect.resume:
+                                        follow = self._dialect.resume(request, last.reply)
+                                    earlier = joined(earlier, last.reply)
+                                    end = [] if follow else [Finished(stamped(earlier, origin))]
+                                    events = [*events[:-1], *end]
+                                if events:
+                                    delivered = True
+                                    yield events
                 except InvalidRequest as error:
                     # What the caller has seen cannot be begun again.
                     if delivered:
@@ -188,8 +197,12 @@ class WireProvider:
         with self._located(model):
             if isinstance(dialect, PromptedTranscription):
                 return dialect.read(await self.generate(model, dialect.ask(request, profile)))
-            response = await self._request(dialect.encode(model, request, profile))
-            return dialect.decode(response.body, response.headers)
+            call = current_calls().begin(request)
+            response = await self._request(dialect.encode(model, request, profile), call)
+            with call:
+                transcript = dialect.decode(response.body, response.headers)
+            call.answered(transcript)
+            return transcript
 
     async def models(self) -> Sequence[ModelInfo]:
         """The provider's model list."""
@@ -245,27 +258,35 @@ class WireProvider:
     def _address(self, call: WireCall) -> str:
         return call.path if call.path.startswith("http") else self.url + call.path
 
-    async def _request(self, call: WireCall, patience_s: float = 0.0) -> WireResponse:
-        url = self._address(call)
-        headers = await self._authorized(call, url, self._headers)
-        response = await self._transport.request(url, call, headers, patience_s)
+    async def _request(
+        self, wire_call: WireCall, call: Call | None = None, patience_s: float = 0.0
+    ) -> WireResponse:
+        """`call` hears how far it comes, where it is one that may cost something."""
+        url = self._address(wire_call)
+        headers = await self._authorized(wire_call, url, self._headers)
+        sent = None if call is None else call.sent
+        response = await self._transport.request(url, wire_call, headers, patience_s, sent)
         if response.status != 200:
+            if call is not None:
+                call.refused()
             raise self._failed(response.status, response.headers, response.body)
         return response
 
     @contextlib.asynccontextmanager
-    async def _open(self, call: WireCall) -> AsyncGenerator[StreamingResponse]:
-        url = self._address(call)
+    async def _open(self, wire_call: WireCall, call: Call) -> AsyncGenerator[StreamingResponse]:
+        url = self._address(wire_call)
         accepted = {"accept": self._framing.content_type, "accept-encoding": "identity"}
-        headers = await self._authorized(call, url, {**self._headers, **accepted})
-        async with self._transport.open(url, call, headers) as response:
-            await self._check_stream(response)
+        headers = await self._authorized(wire_call, url, {**self._headers, **accepted})
+        async with self._transport.open(url, wire_call, headers, call.sent) as response:
+            with call:
+                await self._check_stream(response, call)
             yield response
 
-    async def _check_stream(self, response: StreamingResponse) -> None:
+    async def _check_stream(self, response: StreamingResponse, call: Call) -> None:
         settings = self._transport.settings
         limits = settings.idle_timeout_s, settings.body_timeout_s
         if response.status != 200:
+            call.refused()
             body = await response.body(*limits)
             raise self._failed(response.status, response.headers, body)
         content_type = response.headers.get("content-type", "").lower()

@@ -7,6 +7,7 @@ caller's metadata. Content is a record of its own, made only for a subscriber th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -64,7 +65,15 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The provider's HTTP status, where the failure has one."""
     retryable: bool = False
     usage: Usage | None = None
+    """What all its calls took together; None when nothing was billed."""
     dropped_options: tuple[str, ...] = ()
+    calls: tuple[Usage, ...] = ()
+    """What each call took, where there were several: a price may depend on a call's length."""
+
+    @property
+    def bills(self) -> tuple[Usage, ...]:
+        """What each call took that is to be paid for."""
+        return self.calls or (() if self.usage is None else (self.usage,))
 
     @staticmethod
     def of(
@@ -74,6 +83,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         error: BaseException | None = None,
         first_token_s: float | None = None,
         usage: Usage | None = None,
+        calls: Sequence[Usage] = (),
         dropped_options: tuple[str, ...] = (),
     ) -> AttemptRecord:
         """The end of what has begun; the error is read for its type, never for its text."""
@@ -92,6 +102,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             retryable=known and error.retryable,
             usage=usage,
             dropped_options=dropped_options,
+            calls=tuple(calls) if len(calls) > 1 else (),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 
 from penstock.contract.exchange import StopReason
@@ -40,14 +40,15 @@ class Try:
         """The first event is there."""
         self._first_token_s = time.perf_counter() - self._began
 
-    def end(self, error: BaseException | None = None, usage: Usage | None = None) -> None:
-        """It is over; `usage` is what it took, or None when nothing was billed."""
+    def end(self, error: BaseException | None = None, calls: Sequence[Usage] = ()) -> None:
+        """It is over; `calls` is what each call took that was billed."""
         record = AttemptRecord.of(
             self._begun,
             duration_s=time.perf_counter() - self._began,
             error=error,
             first_token_s=self._first_token_s,
-            usage=usage,
+            usage=sum(calls[1:], calls[0]) if calls else None,
+            calls=calls,
             dropped_options=self._attempt.dropped_options,
         )
         self._trail.attempts.append(record)

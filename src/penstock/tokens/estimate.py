@@ -112,6 +112,11 @@ def estimate_request(request: SamplingRequest, model: str) -> int:
     )
 
 
+def estimate_sound(audio: Audio, family: Family = OTHER) -> int:
+    """The likeliest number of tokens of a recording."""
+    return math.ceil(media.seconds(audio) * family.audio_tokens_a_second)
+
+
 def reserve_tokens(request: SamplingRequest, model: str) -> int:
     """A number of tokens that `model` hardly ever exceeds in reading this request.
 

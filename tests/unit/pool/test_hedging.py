@@ -172,7 +172,7 @@ async def test_a_request_that_nobody_can_answer_stops_both(stream: bool) -> None
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_caller_who_goes_away_stops_both_and_owes_nothing(stream: bool) -> None:
+async def test_a_caller_who_goes_away_stops_both_and_owes_their_prompts(stream: bool) -> None:
     late, slow = Pause(), Pause()
     race = Race([late], [slow])
     asking = asyncio.create_task(race.ask(stream=stream))
@@ -182,7 +182,12 @@ async def test_a_caller_who_goes_away_stops_both_and_owes_nothing(stream: bool) 
         await asking
     assert race.first.open_streams == race.second.open_streams == race.busy == 0
     assert race.ends == {"first": "cancelled", "second": "cancelled"}
-    assert race.trail.used is None
+    # Both have the request, and nobody knows how far they came with it.
+    for attempt in race.trail.attempts:
+        assert attempt.usage is not None
+        assert attempt.usage.estimated
+        assert attempt.usage.input_tokens
+        assert attempt.usage.output_tokens == 0
 
 
 async def test_nobody_is_asked_who_is_ill_or_beyond_the_budget_of_retries() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
+from penstock.contract.calls import Call
 from penstock.contract.errors import MalformedResponse, ModelNotFound, RateLimited
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.batches import embed_in_batches
@@ -49,7 +50,7 @@ class Wire:
     async def wait(self, texts: list[str]) -> None:
         await asyncio.sleep(0)
 
-    async def send(self, call: WireCall) -> WireResponse:
+    async def send(self, call: WireCall, _made: Call) -> WireResponse:
         texts = msgspec.json.decode(call.body or b"", type=list[str])
         self.calls.append((call.path, texts))
         self.open += 1
@@ -140,7 +141,7 @@ async def test_cancelling_the_caller_ends_every_call() -> None:
 
 
 async def test_a_vector_too_few_is_malformed() -> None:
-    async def send(call: WireCall) -> WireResponse:
+    async def send(call: WireCall, _made: Call) -> WireResponse:
         return WireResponse(200, {}, b'["1"]')
 
     with pytest.raises(MalformedResponse, match="1 vectors came back for 2 texts"):
@@ -162,8 +163,8 @@ class Refusing(Wire):
         super().__init__()
         self.error = error
 
-    async def send(self, call: WireCall) -> WireResponse:
-        body = await super().send(call)
+    async def send(self, call: WireCall, _made: Call) -> WireResponse:
+        body = await super().send(call, _made)
         if call.path != "/old":
             raise self.error
         return body
@@ -201,7 +202,7 @@ async def test_without_another_way_the_error_stays() -> None:
 
 
 async def test_what_the_other_way_says_is_what_counts() -> None:
-    async def send(call: WireCall) -> WireResponse:
+    async def send(call: WireCall, _made: Call) -> WireResponse:
         if call.path == "/old":
             raise ModelNotFound("no such model", status=404)
         raise unknown_path()
