@@ -76,8 +76,8 @@ class Engine(Sampling, Generators, Budgeting, Health):
         its callers have no business with the files of its machine. A `transport` and
         `tool_servers` that are given are shared with others, and closed by whoever made them.
         `keep_books` has a ledger also where the configuration does not ask for one. Budgets that
-        were declared in it once and are not in this configuration go, unless `prune_budgets` is
-        False: for a visitor, whose ledger may be a gateway's.
+        this configuration has declared there and does not have any more go, unless `prune_budgets`
+        is False: for a visitor, whose ledger may be a gateway's.
         """
         self.config = config
         self._own = Belongings(config, transport=transport, tool_servers=tool_servers)

@@ -68,7 +68,7 @@ def books_of(
 ) -> Books:
     """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one.
 
-    `prune`: budgets that were declared once and that it does not declare go.
+    `prune`: budgets that it has declared once and does not declare any more go.
     """
     storage = config.storage
 
@@ -89,6 +89,7 @@ def books_of(
         able,
         open_ledger=open_ledger if kept else None,
         budgets=[*budgets_of(config), *own],
+        source=config.source,
         prune=prune,
         at_once=1 if config.pool.hedge_quantile is None else 2,
         place=(storage.path, storage.synchronous),

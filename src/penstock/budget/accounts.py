@@ -21,6 +21,8 @@ from penstock.budget.reports import (
 from penstock.budget.rules import Budget
 from penstock.contract.ports import Target
 
+CODE = "code"
+"""Who declares budgets that are in no configuration file."""
 _log = logging.getLogger(__name__)
 _PAGE = 100
 _MOST_A_PAGE = 10_000
@@ -50,13 +52,25 @@ class Accounts:
         """
         await self._store.set_budget(budget, self._clock())
 
-    async def declare_budgets(self, budgets: Sequence[Budget], *, prune: bool = True) -> None:
+    async def declare_budgets(
+        self, budgets: Sequence[Budget], *, source: str = CODE, prune: bool = True
+    ) -> None:
         """Make the declared budgets be these: for a configuration, at each start and change.
 
-        Those that were declared before and are not among them go, unless `prune` is False; those
-        set by hand stay as they are, also under a name that is declared.
+        `source` names the configuration, for several may share a ledger: of the budgets that only
+        this one has declared before, those that are not among them go, unless `prune` is False.
+        Those that others declare stay, and so do those set by hand, also under a name that is
+        declared here. What two declare in different ways is as the last one says, and logged.
         """
-        await self._store.declare_budgets(budgets, self._clock(), prune=prune)
+        declaring = self._store.declare_budgets(budgets, self._clock(), source=source, prune=prune)
+        for one in await declaring:
+            _log.warning(
+                "budget %r is declared by %s too, in another way; now it is as %s says: give one "
+                "of them another name",
+                one.budget,
+                ", ".join(one.declared_by),
+                source,
+            )
 
     async def remove_budget(self, name: str) -> bool:
         """Forget a budget; False when there is none of that name."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from penstock.budget.accounts import CODE
 from penstock.budget.entries import UNPRICED, Charge, Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.prices import Cost, PriceBook
@@ -117,22 +118,25 @@ class Books:
         *,
         open_ledger: Callable[[], Awaitable[Ledger]] | None = None,
         budgets: Sequence[Budget] = (),
+        source: str | None = None,
         prune: bool = True,
         at_once: int = 1,
         place: object = None,
     ) -> None:
         """`able` says what a target can do; `budgets` are those that the configuration declares.
 
-        `prune`: others that were declared once and are not among them go. `at_once` is how many
-        targets may be asked for one request at the same time. Books of the same `place` have the
-        same ledger.
+        `source` names that configuration, None one that is in no file. `prune`: others that it has
+        declared once and that are not among them go. `at_once` is how many targets may be asked
+        for one request at the same time. Books of the same `place` have the same ledger.
         """
         self._place = place
         self.prices = prices
         self._able = able
         self._open_ledger = open_ledger
         self._budgets = budgets
-        self._prune = prune
+        self._source = source or CODE
+        # Who declares none in code is no sign that somebody else's are gone.
+        self._prune = prune and (source is not None or bool(budgets))
         self._at_once = at_once
         self._ledger: Ledger | None = None
         self._tight = any(budget.hard for budget in budgets)
@@ -190,9 +194,22 @@ class Books:
         return ledger
 
     async def _declare(self, ledger: Ledger) -> None:
-        # Who declares none has no say in those of others on the same file.
-        prune = self._prune and bool(self._budgets)
-        await ledger.declare_budgets(self._budgets, prune=prune)
+        await ledger.declare_budgets(self._budgets, source=self._source, prune=self._prune)
+
+    async def remove_budget(self, name: str) -> None:
+        """Take back one that was set by hand, or else one that is declared, until it is so anew."""
+        ledger = await self.ledger()
+        known = {each.budget.name: each.declared_by for each in await ledger.balances()}
+        await ledger.remove_budget(name)
+        if declared_by := known.get(name):
+            _log.warning(
+                "budget %r is gone until the next start: it is declared by %s; take it out there",
+                name,
+                ", ".join(declared_by),
+            )
+        elif name in known and any(budget.name == name for budget in self._budgets):
+            await ledger.declare_budgets(self._budgets, source=self._source, prune=False)
+            _log.warning("budget %r is again as %s declares it", name, self._source)
 
     async def reserve(
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller

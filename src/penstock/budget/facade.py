@@ -44,12 +44,13 @@ class Budgeting:
         """Let no more than this be spent in a period, by what it narrows to; None: no such limit.
 
         It is kept in the ledger and goes before one of the same name in penstock.toml. What was
-        spent in the period already counts. Raises ConfigurationError for nonsense, and when the
-        engine keeps no ledger.
+        spent in the period already counts. None takes back what was set so, and one that
+        penstock.toml declares holds again; without such it takes away the declared one, until that
+        file is read the next time. Raises ConfigurationError for nonsense, and when the engine
+        keeps no ledger.
         """
-        ledger = await self._books.ledger()
         if limit_usd is None:
-            await ledger.remove_budget(name)
+            await self._books.remove_budget(name)
             return
         budget = Budget(
             name=name,
@@ -63,7 +64,7 @@ class Budgeting:
             hard=hard,
             warn_at=tuple(warn_at),
         )
-        await ledger.set_budget(budget)
+        await (await self._books.ledger()).set_budget(budget)
 
     async def budgets(self) -> Sequence[Balance]:
         """Every budget in its present period: its limit, what is used and held, what is left."""

@@ -17,6 +17,7 @@ from penstock.budget.entries import NO_TAGS, Charge, Hold
 from penstock.budget.reports import (
     Balance,
     BudgetWarning,
+    Contested,
     Difference,
     HistoryFilter,
     Page,
@@ -97,11 +98,12 @@ class LedgerStore(Protocol):
         ...
 
     def declare_budgets(
-        self, budgets: Sequence[Budget], at: float, *, prune: bool
-    ) -> asyncio.Future[None]:
-        """Make the declared budgets be these; those that are set by hand stay as they are.
+        self, budgets: Sequence[Budget], at: float, *, source: str, prune: bool
+    ) -> asyncio.Future[tuple[Contested, ...]]:
+        """Make the budgets that this source declares be these; returns those that others had.
 
-        Without `prune` so do those that were declared before.
+        Those that are set by hand stay as they are. So do those that another source declares, and,
+        without `prune`, those that this one has declared before.
         """
         ...
 

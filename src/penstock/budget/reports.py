@@ -24,6 +24,8 @@ class Balance(msgspec.Struct, frozen=True):
     period_start: float
     resets_at: float | None
     """When the next period begins; None: never."""
+    declared_by: tuple[str, ...] = ()
+    """The configurations that declare it; none when it was set by hand."""
 
     @property
     def limit_nanos(self) -> int:
@@ -57,6 +59,13 @@ class BudgetWarning(msgspec.Struct, frozen=True):
             f"budget {self.budget!r}: {dollars(self.used_nanos)} of {dollars(self.limit_nanos)} "
             f"are spent, which is above the {dollars(self.threshold_nanos)} to warn at"
         )
+
+
+class Contested(msgspec.Struct, frozen=True):
+    """A budget that somebody else has declared in another way, and that is changed now."""
+
+    budget: str
+    declared_by: tuple[str, ...]
 
 
 class Settlement(msgspec.Struct, frozen=True):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any, cast
 
+from penstock.budget.accounts import CODE
 from penstock.budget.amounts import MOST, NANOS, dollars
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import Period
@@ -23,7 +25,7 @@ from penstock.contract.errors import ConfigurationError
 from penstock.providers.registry import KINDS, unknown_kind
 from penstock.wiring import budgets_of
 
-_COLUMNS = ("budget", "covers", "period", "limit", "used", "held", "left", "begins anew")
+_COLUMNS = ("budget", "covers", "from", "period", "limit", "used", "held", "left", "begins anew")
 
 
 def show(config_file: str | None, *, as_json: bool) -> None:
@@ -102,22 +104,28 @@ def remove(config_file: str | None, name: str, *, as_json: bool) -> None:
     config = load(config_file)
     declared = {budget.name: budget for budget in budgets_of(config)}
 
-    async def work() -> None:
+    async def work() -> tuple[str, ...]:
         async with opened_ledger(config) as ledger:
-            if (await _existing(ledger, name)).budget == declared.get(name):
+            found = await _existing(ledger, name)
+            if found.budget == declared.get(name):
                 raise ConfigurationError(
                     f"budget {name!r} is in the configuration: take [budgets.{name}] out of it, or "
                     f"set another limit: penstock budget set {name} USD"
                 )
             await ledger.remove_budget(name)
-            await ledger.declare_budgets(list(declared.values()), prune=False)
+            await ledger.declare_budgets(
+                list(declared.values()), source=config.source or CODE, prune=False
+            )
+            return found.declared_by
 
-    asyncio.run(work())
+    declared_by = asyncio.run(work())
     again = name in declared
     if as_json:
         terminal.print_json({"removed": name, "declared": again})
     else:
         print(f"removed {name}" + (f"; [budgets.{name}] holds again" if again else ""))
+    if declared_by and not again:
+        terminal.say(f"note: it comes back when {', '.join(declared_by)} is read again")
 
 
 def verify(config_file: str | None, *, as_json: bool) -> bool:
@@ -212,6 +220,7 @@ def _document(balance: Balance) -> dict[str, Any]:
         "overdrawn": balance.overdrawn,
         "period_start": balance.period_start,
         "resets_at": balance.resets_at,
+        "declared_by": balance.declared_by,
     }
 
 
@@ -224,6 +233,7 @@ def _cells(balance: Balance) -> list[Cell]:
     return [
         (budget.name, "bold"),
         _covers(budget),
+        ", ".join(Path(source).name for source in balance.declared_by) or "by hand",
         budget.period + ("" if budget.hard else ", soft"),
         dollars(budget.limit_nanos),
         dollars(balance.used_nanos),

@@ -47,7 +47,7 @@ def load(path: str | Path | None = None) -> Config:
         raise ConfigurationError(
             f"cannot read the configuration {found}: {reason}; `penstock init` writes a new one"
         ) from error
-    return parse(text, str(found))
+    return parse(text, str(found)).read_from(found)
 
 
 def parse(text: str, name: str = FILE_NAME) -> Config:

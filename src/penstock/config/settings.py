@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import (
     Field,
+    PrivateAttr,
     SecretStr,
     field_serializer,
     field_validator,
@@ -277,6 +278,12 @@ class StorageConfig(Section):
         description="What a power failure may take: `normal`, the last moments; `full`, nothing, "
         "for a wait at every request. A crash of the program takes nothing either way.",
     )
+    owner: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="Who declares the budgets of this configuration, where several share the "
+        "database: each takes away only its own. Default: the path of this file.",
+        examples=["team-blue"],
+    )
 
     @property
     def path(self) -> Path:
@@ -353,6 +360,19 @@ class Config(Section):
     storage: StorageConfig = Field(default_factory=StorageConfig)
     budgets: dict[Name, BudgetConfig] = Field(default_factory=dict)
     keys: dict[KeyName, KeyConfig] = Field(default_factory=dict)
+
+    _file: str | None = PrivateAttr(default=None)
+
+    def read_from(self, file: Path) -> Config:
+        """The same, which remembers its file."""
+        found = self.model_copy()
+        found._file = str(file.resolve())
+        return found
+
+    @property
+    def source(self) -> str | None:
+        """Who declares what is in it: its owner, else its file; None for one made in code."""
+        return self.storage.owner or self._file
 
     @property
     def default_model(self) -> str | None:

@@ -68,6 +68,7 @@ def test_a_budget_is_set_with_everything_that_it_can_have(folder: Path, penstock
         "held_nanos": 0,
         "remaining_nanos": 100_500_000_000,
         "overdrawn": False,
+        "declared_by": [],
     }
     heading, row = penstock_here("budget", "list").out.splitlines()
     assert heading.split("  ")[0] == "BUDGET"

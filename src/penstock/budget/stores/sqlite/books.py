@@ -271,6 +271,14 @@ def read_rules(connection: sqlite3.Connection) -> Iterator[Rule]:
         yield Rule(id, _DEFINITION.decode(definition))
 
 
+def read_sources(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """Who declares which budget, by the budget's name."""
+    found: dict[str, set[str]] = {}
+    for budget, source in connection.execute("SELECT budget, source FROM ledger_declared"):
+        found.setdefault(budget, set()).add(source)
+    return found
+
+
 def read_postings(text: str | None) -> tuple[Posting, ...]:
     """The postings of an entry as they are stored."""
     return _POSTINGS.decode(text) if text else ()

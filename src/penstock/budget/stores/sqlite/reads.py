@@ -16,7 +16,7 @@ from penstock.budget.reports import (
     UsageBy,
     UsageRow,
 )
-from penstock.budget.stores.sqlite.books import COLUMNS, read_postings, read_rules
+from penstock.budget.stores.sqlite.books import COLUMNS, read_postings, read_rules, read_sources
 from penstock.budget.stores.sqlite.failures import primary_code
 
 _TAGS = msgspec.json.Decoder(dict[str, str])
@@ -29,12 +29,17 @@ _NAMES = {None: "NULL", "provider": "provider", "model": "model", "key": "key"}
 def balances(connection: sqlite3.Connection, at: float) -> list[Balance]:
     """Every budget in its period at this moment, by name."""
     found: list[Balance] = []
+    sources = read_sources(connection)
+    by_hand = "SELECT name FROM ledger_budgets WHERE NOT declared"
+    for (name,) in connection.execute(by_hand):
+        sources.pop(name, None)
     for rule in read_rules(connection):
+        declared_by = tuple(sorted(filter(None, sources.get(rule.budget.name, ()))))
         span = rule.span(at)
         query = "SELECT used, held FROM ledger_balances WHERE budget = ? AND period = ?"
         row = connection.execute(query, (rule.id, span.start)).fetchone()
         used, held = row or (0, 0)
-        found.append(Balance(rule.budget, used, held, span.start, span.end))
+        found.append(Balance(rule.budget, used, held, span.start, span.end, declared_by))
     return sorted(found, key=lambda one: one.budget.name)
 
 

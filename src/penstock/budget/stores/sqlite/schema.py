@@ -74,6 +74,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (budget, period)
         ) WITHOUT ROWID""",
     ),
+    (
+        # By name, for a budget that is set by hand meanwhile is still declared.
+        """CREATE TABLE ledger_declared (
+            budget TEXT NOT NULL,
+            source TEXT NOT NULL,
+            PRIMARY KEY (budget, source)
+        ) WITHOUT ROWID""",
+        # Nobody has written down who it was.
+        "INSERT INTO ledger_declared SELECT name, '' FROM ledger_budgets WHERE declared",
+    ),
 )
 """What makes version N + 1 out of version N; entries are added at the end, never changed."""
 

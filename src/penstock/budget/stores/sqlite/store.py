@@ -14,6 +14,7 @@ from penstock.budget.ports import Adjustment, Reservation, Told
 from penstock.budget.reports import (
     Balance,
     BudgetWarning,
+    Contested,
     Difference,
     HistoryFilter,
     Page,
@@ -111,10 +112,10 @@ class SqliteStore:
         return self._writer.submit(SetBudget(budget, at))
 
     def declare_budgets(
-        self, budgets: Sequence[Budget], at: float, *, prune: bool = True
-    ) -> asyncio.Future[None]:
+        self, budgets: Sequence[Budget], at: float, *, source: str, prune: bool = True
+    ) -> asyncio.Future[tuple[Contested, ...]]:
         """Processes that declare the same do so once."""
-        return self._writer.submit(DeclareBudgets(budgets, at, prune))
+        return self._writer.submit(DeclareBudgets(budgets, at, source, prune))
 
     def remove_budget(self, name: str, at: float) -> asyncio.Future[bool]:
         """False when there is none of that name."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from penstock.budget.entries import Entry, Posting
 from penstock.budget.periods import Span, at_text
 from penstock.budget.ports import Adjustment
-from penstock.budget.reports import BudgetWarning
+from penstock.budget.reports import BudgetWarning, Contested
 from penstock.budget.rules import Budget, Rule
-from penstock.budget.stores.sqlite.books import Books
+from penstock.budget.stores.sqlite.books import Books, read_sources
 from penstock.contract.errors import ConfigurationError
 
 
@@ -26,24 +26,52 @@ class SetBudget(msgspec.Struct, frozen=True):
         _write(books, self.budget, declared=False, at=self.at)
 
 
+_UNKNOWN = ""
+"""Who has declared the budgets of a file that is older than this question: whoever prunes next."""
+
+
 class DeclareBudgets(msgspec.Struct, frozen=True):
-    """Make the declared ones be these."""
+    """Make those that one source declares be these."""
 
     budgets: Sequence[Budget]
     at: float
+    source: str
     prune: bool = True
 
-    def run(self, books: Books) -> None:
+    def run(self, books: Books) -> tuple[Contested, ...]:
         """What was set by hand stays, also when it has the name of a declared one."""
-        query = "SELECT name, declared FROM ledger_budgets"
-        known = dict(books.connection.execute(query).fetchall())
-        names = {budget.name for budget in self.budgets}
-        for name, declared in known.items():
-            if self.prune and declared and name not in names:
-                _remove(books, name)
+        sources = read_sources(books.connection)
+        if self.prune:
+            self._prune(books, sources)
+        contested: list[Contested] = []
+        query = "SELECT declared FROM ledger_budgets WHERE name = ?"
         for budget in self.budgets:
-            if known.get(budget.name, 1):
-                _write(books, budget, declared=True, at=self.at)
+            known = sources.get(budget.name, set())
+            others = known - {self.source, _UNKNOWN}
+            row = books.connection.execute(query, (budget.name,)).fetchone()
+            if row is None or row[0]:
+                changed = _write(books, budget, declared=True, at=self.at)
+                if changed and others:
+                    contested.append(Contested(budget.name, tuple(sorted(others))))
+            if self.source not in known:
+                statement = "INSERT INTO ledger_declared VALUES (?, ?)"
+                books.connection.execute(statement, (budget.name, self.source))
+            if _UNKNOWN in known:
+                _forget(books, budget.name, _UNKNOWN)
+        return tuple(contested)
+
+    def _prune(self, books: Books, sources: Mapping[str, set[str]]) -> None:
+        names = {budget.name for budget in self.budgets}
+        # Who declares none has no say in what is nobody's.
+        own = {self.source, _UNKNOWN} if self.budgets else {self.source}
+        for name, known in sources.items():
+            if name in names or not known & own:
+                continue
+            for source in known & own:
+                _forget(books, name, source)
+            query = "SELECT 1 FROM ledger_budgets WHERE name = ? AND declared"
+            if known <= own and books.connection.execute(query, (name,)).fetchone():
+                _remove(books, name)
 
 
 class RemoveBudget(msgspec.Struct, frozen=True):
@@ -126,16 +154,23 @@ def _existing(books: Books, name: str) -> Rule:
 
 def _remove(books: Books, name: str) -> None:
     books.connection.execute("DELETE FROM ledger_budgets WHERE name = ?", (name,))
+    books.connection.execute("DELETE FROM ledger_declared WHERE budget = ?", (name,))
     books.rules_changed()
 
 
-def _write(books: Books, budget: Budget, *, declared: bool, at: float) -> None:
+def _forget(books: Books, name: str, source: str) -> None:
+    statement = "DELETE FROM ledger_declared WHERE budget = ? AND source = ?"
+    books.connection.execute(statement, (name, source))
+
+
+def _write(books: Books, budget: Budget, *, declared: bool, at: float) -> bool:
+    """Whether there was anything to write."""
     before = books.rules.by_name.get(budget.name)
     definition = msgspec.json.encode(budget).decode()
     execute = books.connection.execute
     query = "SELECT definition, declared FROM ledger_budgets WHERE name = ?"
     if execute(query, (budget.name,)).fetchone() == (definition, declared):
-        return
+        return False
     execute(
         "INSERT INTO ledger_budgets (name, definition, declared) VALUES (?, ?, ?) "
         "ON CONFLICT (name) DO UPDATE SET "
@@ -145,6 +180,7 @@ def _write(books: Books, budget: Budget, *, declared: bool, at: float) -> None:
     books.rules_changed()
     if before is None or not before.budget.covers_the_same(budget):
         _open_balance(books, _existing(books, budget.name), at)
+    return True
 
 
 def _open_balance(books: Books, rule: Rule, at: float) -> None:
