@@ -90,7 +90,11 @@ class LedgerStore(Protocol):
         ...
 
     def sweep(self, at: float) -> asyncio.Future[Swept]:
-        """Turn the holds whose leases are over into estimates."""
+        """Turn the holds whose leases are over into estimates, and note when that was."""
+        ...
+
+    async def swept_at(self) -> float | None:
+        """When holds were last swept, by whomever, in Unix seconds; None: never."""
         ...
 
     def set_budget(self, budget: Budget, at: float) -> asyncio.Future[None]:

@@ -9,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from penstock._version import __version__
+from penstock.budget.ledger import Ledger
 from penstock.cli.budgets import newest
 from penstock.cli.catalogue import ProviderRow, list_providers
 from penstock.cli.engines import is_absent, opened_ledger, unwritable_folder
@@ -109,6 +111,7 @@ async def _ledger(config: Config) -> Finding:
             advice,
         )
     try:
+        swept = await _swept(file)
         async with opened_ledger(config) as ledger:
             number, budgets = await newest(ledger), await ledger.balances()
             verified = number <= VERIFIED_ENTRIES
@@ -128,7 +131,24 @@ async def _ledger(config: Config) -> Finding:
             f"{what}; nothing is left of {', '.join(spent)}",
             "penstock budget list",
         )
-    return Finding("ok", "ledger", f"{what}; {checked}")
+    return Finding("ok", "ledger", f"{what}; {checked}; {swept}")
+
+
+async def _swept(file: Path) -> str:
+    """When somebody last looked for requests that were never settled; to open it is to look."""
+    ledger = await Ledger.open(file)
+    try:
+        at = await ledger.swept_at()
+    finally:
+        await ledger.aclose()
+    return "never swept before" if at is None else f"swept {_age(max(0.0, time.time() - at))} ago"
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return count(int(seconds // size), unit)
+    return "less than a minute"
 
 
 async def _configured(engine: Engine) -> list[Finding]:

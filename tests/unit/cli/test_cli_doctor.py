@@ -2,7 +2,9 @@
 
 import json
 import os
+import sqlite3
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal
+from tests.unit.cli.money import PAID, database, spend
 from tests.unit.cli.trickle import TrickleServer
 
 GONE = '[providers.gone]\nkind = "vllm"\nurl = "http://127.0.0.1:9/v1"\n'
@@ -171,3 +174,18 @@ def test_a_terminal_gets_a_spinner_and_a_table(folder: Path) -> None:
         terminal.expect("finding")
         terminal.expect("no problems, no warnings")
         assert terminal.wait() == 0
+
+
+def test_the_ledger_says_when_unsettled_requests_were_last_looked_for(
+    folder: Path, penstock_here: Cli
+) -> None:
+    (folder / "penstock.toml").write_text(PAID)
+    spend((time.time(), "a/m", 7))
+    assert findings(penstock_here)["ledger"]["says"].endswith("all adds up; never swept before")
+    with sqlite3.connect(database()) as connection:
+        three_hours = 3 * 3600 + 59
+        connection.execute(
+            "UPDATE ledger_meta SET value = value - ? WHERE name = 'swept_at'", (three_hours,)
+        )
+    connection.close()
+    assert "swept 3 hours ago" in findings(penstock_here)["ledger"]["says"]

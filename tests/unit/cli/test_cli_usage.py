@@ -1,6 +1,7 @@
 """`penstock usage`: what commands have spent, and what a past holds."""
 
 import csv
+import importlib
 import json
 import signal
 import sqlite3
@@ -177,6 +178,18 @@ def test_entries_are_written_to_a_file(folder: Path, penstock_here: Cli, name: s
     assert kinds == ["hold", "settle"]
     document = json.loads(penstock_here("usage", "--export", name, "--json", "--since", "all").out)
     assert document["entries"] == 4
+
+
+def test_entries_are_written_as_parquet(folder: Path, penstock_here: Cli) -> None:
+    spend((MAY.timestamp(), "a/m", 10**15 + 7), (MAY.timestamp() + 100 * DAY, "a/m", 7))
+    finished = penstock_here("usage", "--export", "x.parquet", *IN_MAY)
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out == "wrote 2 entries to x.parquet\n"
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    held, settled = parquet.read_table(folder / "x.parquet").to_pylist()
+    assert (held["kind"], settled["kind"]) == ("hold", "settle")
+    assert (settled["amount_nanos"], settled["model"]) == (10**15 + 7, "m")
+    assert settled["at"] == MAY.timestamp()
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,13 @@ def balances(connection: sqlite3.Connection, at: float) -> list[Balance]:
     return sorted(found, key=lambda one: one.budget.name)
 
 
+def swept_at(connection: sqlite3.Connection) -> float | None:
+    """When holds were last swept."""
+    query = "SELECT value FROM ledger_meta WHERE name = 'swept_at'"
+    row = connection.execute(query).fetchone()
+    return None if row is None else float(row[0])
+
+
 def usage(
     connection: sqlite3.Connection, by: UsageBy | None, since: float | None, until: float | None
 ) -> list[UsageRow]:

@@ -26,11 +26,12 @@ from penstock.budget.reports import (
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import reads
 from penstock.budget.stores.sqlite.failures import translated
-from penstock.budget.stores.sqlite.requests import Renew, Reserve, Settle, Sweep
+from penstock.budget.stores.sqlite.requests import Renew, Reserve, Settle
 from penstock.budget.stores.sqlite.schema import Synchronous, connect, connect_to_read, prepare
 from penstock.budget.stores.sqlite.upkeep import (
     Adjust,
     DeclareBudgets,
+    NotedSweep,
     RemoveBudget,
     Reset,
     SetBudget,
@@ -105,7 +106,11 @@ class SqliteStore:
 
     def sweep(self, at: float) -> asyncio.Future[Swept]:
         """Turn holds whose leases are over into estimates, whichever process made them."""
-        return self._writer.submit(Sweep(at))
+        return self._writer.submit(NotedSweep(at))
+
+    async def swept_at(self) -> float | None:
+        """As of the last commit."""
+        return await self._read(reads.swept_at)
 
     def set_budget(self, budget: Budget, at: float) -> asyncio.Future[None]:
         """Other processes know it with their next transaction."""

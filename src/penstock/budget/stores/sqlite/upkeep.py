@@ -9,9 +9,10 @@ import msgspec
 from penstock.budget.entries import Entry, Posting
 from penstock.budget.periods import Span, at_text
 from penstock.budget.ports import Adjustment
-from penstock.budget.reports import BudgetWarning, Contested
+from penstock.budget.reports import BudgetWarning, Contested, Swept
 from penstock.budget.rules import Budget, Rule
 from penstock.budget.stores.sqlite.books import Books, read_sources
+from penstock.budget.stores.sqlite.requests import Sweep
 from penstock.contract.errors import ConfigurationError
 
 
@@ -85,6 +86,19 @@ class RemoveBudget(msgspec.Struct, frozen=True):
             return False
         _remove(books, self.name)
         return True
+
+
+class NotedSweep(msgspec.Struct, frozen=True):
+    """Sweep, and remember when that was."""
+
+    at: float
+
+    def run(self, books: Books) -> Swept:
+        """In whole seconds."""
+        swept = Sweep(self.at).run(books)
+        statement = "INSERT OR REPLACE INTO ledger_meta VALUES ('swept_at', ?)"
+        books.connection.execute(statement, (int(self.at),))
+        return swept
 
 
 class Reset(msgspec.Struct, frozen=True):
