@@ -137,7 +137,11 @@ class Engine(Sampling, Generators, Budgeting, Health):
             return await self._pipeline.embed(target, request, identifier, caller or NOBODY)
 
     async def transcribe(
-        self, audio: AudioSource, **options: Unpack[TranscribeOptions]
+        self,
+        audio: AudioSource,
+        *,
+        caller: Caller | None = None,
+        **options: Unpack[TranscribeOptions],
     ) -> TranscriptionResult:
         """The words of a recording: an `Audio` part, a file's path, or the bytes of a file."""
         # In a thread, for files are slow and recordings are large.
@@ -146,7 +150,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
         request = build_transcription_request(audio, options)
         ranked = self._targets.resolve(request.model)
         with self._running.call(None) as identifier:
-            return await self._pipeline.transcribe(ranked, request, identifier)
+            return await self._pipeline.transcribe(ranked, request, identifier, caller or NOBODY)
 
     async def usage_stats(self) -> UsageStats:
         """What was asked, answered and failed since the engine was opened, by provider, model, key.

@@ -122,9 +122,10 @@ class Pipeline:
         ranked: Sequence[Target],
         request: TranscriptionRequest,
         request_id: str | None = None,
+        caller: Caller = NOBODY,
     ) -> TranscriptionResult:
         """The words of a recording."""
-        with self._meter(request, request_id) as meter:
+        with self._meter(request, request_id, caller) as meter:
             request = validate_transcription(request, self._limits)
             async with meter.paying(request, ranked) as targets:
                 attempt, answer = await meter.within(
