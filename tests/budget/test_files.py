@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
@@ -19,6 +18,7 @@ from penstock.budget.stores.sqlite.failures import translated
 from penstock.budget.stores.sqlite.schema import MIGRATIONS, connect, patiently, prepare
 from penstock.contract.errors import ConfigurationError, PenstockError
 from tests.budget.support import books
+from tests.support.disks import Disk, mounted, mounts_allowed, read_only, read_only_disks
 
 ROOT = Path(__file__).parents[2]
 EXTRA = ("ALTER TABLE ledger_entries ADD COLUMN region TEXT",)
@@ -34,17 +34,6 @@ def worker(*arguments: str, within: tuple[str, ...] = ()) -> object:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def with_mounts(script: str, folder: Path) -> tuple[str, ...]:
-    """A command in front of another one that sees other mounts; skips where none is allowed."""
-    if shutil.which("unshare") is None:
-        pytest.skip("needs unshare")
-    own = ("unshare", "--map-root-user", "--mount", "sh", "-c", f'set -e; {script}; exec "$@"')
-    command = (*own, str(folder))
-    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("mounts are not allowed here")
-    return command
 
 
 async def filled(path: Path, requests: int = 50) -> None:
@@ -105,12 +94,15 @@ async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert "cannot be opened" in await refusal(tmp_path)
 
 
-async def test_a_read_only_disk_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("disk", read_only_disks())
+async def test_a_read_only_disk_is_named(tmp_path: Path, disk: Disk) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     await filled(folder / "x.db", 3)
-    read_only = 'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"'
-    answer = worker("try_to_open", str(folder / "x.db"), within=with_mounts(read_only, folder))
+    before = (folder / "x.db").read_bytes()
+    with read_only(folder, disk) as within:
+        answer = worker("try_to_open", str(folder / "x.db"), within=within)
+        assert (folder / "x.db").read_bytes() == before
     assert isinstance(answer, list)
     assert answer[0] == "ConfigurationError"
     assert "read-only" in answer[1] or "writable" in answer[1]
@@ -137,15 +129,14 @@ def check_full_disk(answer: object) -> None:
     assert (report.held, report.differences) == (0, [])
 
 
-def test_what_meets_a_full_disk_is_written_when_there_is_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("full", ["mount", "limit"] if mounts_allowed() else ["limit"])
+def test_what_meets_a_full_disk_is_written_when_there_is_room(tmp_path: Path, full: str) -> None:
+    """A small disk where one may be mounted, and a limit of the file's size everywhere."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    small = with_mounts('mount -t tmpfs -o size=1m tmpfs "$0"', folder)
-    check_full_disk(worker("fill_the_disk", str(folder / "x.db"), "mount", within=small))
-
-
-def test_what_meets_a_limit_of_the_file_size_is_written_when_it_is_lifted(tmp_path: Path) -> None:
-    check_full_disk(worker("fill_the_disk", str(tmp_path / "x.db"), "limit"))
+    small = 'mount -t tmpfs -o size=1m tmpfs "$0"'
+    within = mounted(small, folder) if full == "mount" else ()
+    check_full_disk(worker("fill_the_disk", str(folder / "x.db"), full, within=within))
 
 
 async def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A ledger that cannot be used: one line, an exit code, and nothing changed in it."""
 
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import home
+from tests.support.disks import Disk, read_only, read_only_disks
 from tests.unit.cli.conftest import FAKE_CONFIG, Cli
 from tests.unit.cli.harness import Finished, environment
 from tests.unit.cli.money import database, spend
@@ -142,39 +142,36 @@ def test_doctor_warns_when_nothing_is_left(folder: Path, penstock_here: Cli) -> 
     assert found["says"].endswith("nothing is left of total")
 
 
-def read_only(folder: Path, *arguments: str) -> Finished:
-    """Run a command that sees our home on a read-only disk; skips where that cannot be made."""
-    if shutil.which("unshare") is None:
-        pytest.skip("needs unshare")
-    script = 'set -e; mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"'
-    within = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(home())]
-    if subprocess.run([*within, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("mounts are not allowed here")
-    done = subprocess.run(
-        [*within, sys.executable, "-m", "penstock", *arguments],
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def with_read_only_home(folder: Path, disk: Disk, *arguments: str) -> Finished:
+    """Run a command that cannot write in our home."""
+    with read_only(home(), disk) as within:
+        done = subprocess.run(
+            [*within, sys.executable, "-m", "penstock", *arguments],
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
-def test_a_ledger_on_a_read_only_disk_refuses(folder: Path) -> None:
+@pytest.mark.parametrize("disk", read_only_disks())
+def test_a_ledger_on_a_read_only_disk_refuses(folder: Path, disk: Disk) -> None:
     spend((time.time(), "a/m", 7))
     before = database().read_bytes()
     for command in (("ask", "Hello"), ("budget", "set", "total", "5")):
-        finished = read_only(folder, *command)
+        finished = with_read_only_home(folder, disk, *command)
         assert (finished.code, finished.out) == (2, "")
         assert "read-only" in finished.error_line or "writable" in finished.error_line
     assert database().read_bytes() == before
 
 
-def test_a_read_only_home_without_a_ledger_answers_with_a_warning(folder: Path) -> None:
+@pytest.mark.parametrize("disk", read_only_disks())
+def test_a_read_only_home_without_a_ledger_answers_with_a_warning(folder: Path, disk: Disk) -> None:
     home().mkdir()
-    finished = read_only(folder, "ask", "Hello")
+    finished = with_read_only_home(folder, disk, "ask", "Hello")
     assert (finished.code, finished.out) == (0, "Hello\n")
     assert "nothing is written down of this" in finished.error_line
     assert not list(home().iterdir())
