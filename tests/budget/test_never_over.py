@@ -201,6 +201,74 @@ def test_concurrent_requests_get_what_they_would_get_one_after_the_other(
     asyncio.run(main())
 
 
+MIXED = st.lists(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("reserve"), COSTS),
+            st.tuples(st.just("settle"), st.floats(0, 1)),
+            st.tuples(st.just("release"), st.floats(0, 1)),
+        ),
+        min_size=1,
+        max_size=15,
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=60)
+@given(waves=MIXED, limit=st.integers(0, 200))
+def test_nothing_is_refused_that_fits_beside_the_holds_of_that_moment(
+    waves: list[list[tuple[str, float]]], limit: int
+) -> None:
+    """Requests begin while others end; all of a wave are in one group commit or in several."""
+
+    async def run(ledger: Ledger) -> None:
+        await ledger.set_budget(Budget(name="total", limit_nanos=limit, period="forever"))
+        taken = 0
+        held: list[Hold] = []
+        for wave in waves:
+            running: list[asyncio.Task[Hold]] = []
+            fits: list[tuple[int, bool, int]] = []
+            ending: list[asyncio.Task[object]] = []
+            for kind, value in wave:
+                if kind == "reserve":
+                    nanos = int(value)
+                    # Begun in this order, which is the order in which the ledger hears of them.
+                    asked = ledger.reserve(f"r{len(running)}", [(A, nanos)])
+                    running.append(asyncio.ensure_future(asked))
+                    fits.append((nanos, not nanos or taken + nanos <= limit, limit - taken))
+                    taken += nanos if fits[-1][1] else 0
+                elif held:
+                    hold = held.pop(int(value * (len(held) - 1)))
+                    cost = int(hold.amount_nanos * value) if kind == "settle" else 0
+                    charges = [charge(cost)] if kind == "settle" else []
+                    ending.append(asyncio.ensure_future(ledger.settle(hold, charges)))
+                    taken += cost - hold.amount_nanos
+            answers = await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(*ending)
+            for answer, (nanos, fit, left) in zip(answers, fits, strict=True):
+                assert isinstance(answer, Hold if fit else BudgetExceeded), (answer, nanos, left)
+                if isinstance(answer, Hold):
+                    held.append(answer)
+                else:
+                    assert isinstance(answer, BudgetExceeded)
+                    assert (answer.asked_nanos, answer.remaining_nanos) == (nanos, left)
+            (balance,) = await ledger.balances()
+            assert balance.used_nanos + balance.held_nanos == taken <= limit
+
+    async def main() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = await Ledger.open(Path(folder) / "x.db")
+            try:
+                await run(ledger)
+                assert await ledger.verify() == []
+            finally:
+                await ledger.aclose()
+
+    asyncio.run(main())
+
+
 async def test_a_budget_set_through_one_connection_binds_the_other_at_once(tmp_path: Path) -> None:
     async with books(tmp_path / "x.db") as one, books(tmp_path / "x.db") as other:
         await other.spend(5)
