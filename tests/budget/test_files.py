@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -192,6 +193,76 @@ async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     async with books(path) as at:
         await at.spend(1)
         assert (await at.balance()).used_nanos == 501
+
+
+async def test_a_backup_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    await filled(path, 1)
+    connection = connect(path, "normal")
+    backup = prepare(connection, path, [*MIGRATIONS, EXTRA])
+    connection.close()
+    assert backup is not None
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("killed_at", ["copying", "changing", "done"])
+async def test_a_process_killed_while_it_migrates_leaves_the_file_as_it_was(
+    tmp_path: Path, killed_at: str
+) -> None:
+    path = tmp_path / "x.db"
+    connection = connect(path, "normal")
+    prepare(connection, path, MIGRATIONS[:1])
+    connection.execute(
+        "INSERT INTO ledger_entries (kind, at, amount_nanos, estimated) "
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+        "SELECT 'adjust', i, i, 0 FROM n"
+    )
+    connection.close()
+    killed = subprocess.run(
+        [sys.executable, "-m", "tests.budget.worker", "migrate_and_die", str(path), killed_at],
+        cwd=ROOT,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    if killed_at == "copying":
+        assert not list(tmp_path.glob("*.backup"))
+    async with books(path) as at:
+        (row,) = await at.ledger.usage()
+        assert row.amount_nanos == 20000 * 20001 // 2
+    # Every backup that is there is whole.
+    backups = list(tmp_path.glob("*.backup"))
+    assert backups
+    for backup in backups:
+        copy = sqlite3.connect(backup)
+        assert copy.execute("SELECT count(*) FROM ledger_entries").fetchone() == (20000,)
+        assert copy.execute("SELECT value FROM ledger_meta WHERE name = 'version'").fetchone() == (
+            1,
+        )
+        copy.close()
+    assert not list(tmp_path.glob("*.part"))
+
+
+async def test_processes_that_open_an_older_file_at_once_migrate_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    connection = connect(path, "normal")
+    prepare(connection, path, MIGRATIONS[:1])
+    connection.close()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.budget.worker", "reserve_at_once", str(path), "3", "5"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for _ in range(4)
+    ]
+    answers = [process.communicate("go\n")[0] for process in processes]
+    assert answers == ["ready\n3"] * 4
+    assert len(list(tmp_path.glob("*.backup"))) == 1
+    async with books(path) as at:
+        (row,) = await at.ledger.usage()
+        assert (row.requests, row.amount_nanos) == (12, 60)
 
 
 async def test_other_tables_in_the_file_stay(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import resource
+import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
@@ -20,6 +23,8 @@ from pathlib import Path
 from penstock.budget.entries import Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.rules import Budget
+from penstock.budget.stores.sqlite import schema
+from penstock.budget.stores.sqlite.schema import connect
 from penstock.contract.errors import BudgetExceeded, PenstockError
 from tests.budget.support import A, admitted, charge
 
@@ -107,6 +112,33 @@ async def try_to_open(path: Path) -> object:
     return None
 
 
+async def migrate_and_die(path: Path, when: str) -> object:
+    """Begin to bring the file up, and get killed at this point of it."""
+    connection = connect(path, "normal")
+
+    def die(*_: object) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    def backing_up(status: int, remaining: int, total: int) -> None:
+        die()
+
+    class Slow(sqlite3.Connection):
+        """Copies a page at a time, and not beyond the first."""
+
+        def backup(self, target: sqlite3.Connection, **_: object) -> None:
+            super().backup(target, pages=1, progress=backing_up)
+
+    if when == "copying":
+        schema.connect_to_read = lambda path: sqlite3.connect(path, factory=Slow)
+    migrations = [list(each) for each in schema.MIGRATIONS]
+    if when == "changing":
+        connection.create_function("die", 0, die)
+        migrations[-1].append("SELECT die()")
+    schema.prepare(connection, path, migrations)
+    die()
+
+
 async def call_for_ever(path: Path, port: str, name: str) -> object:
     """Requests to a provider without end; somebody kills this process."""
     async with await Ledger.open(path) as ledger:
@@ -134,7 +166,14 @@ def _wait_for_the_others() -> None:
 
 JOBS: dict[str, Callable[..., Coroutine[None, None, object]]] = {
     job.__name__: job
-    for job in (reserve_at_once, spend_at_random, fill_the_disk, try_to_open, call_for_ever)
+    for job in (
+        reserve_at_once,
+        spend_at_random,
+        fill_the_disk,
+        try_to_open,
+        migrate_and_die,
+        call_for_ever,
+    )
 }
 
 if __name__ == "__main__":

@@ -82,10 +82,12 @@ class Held:
 
     async def _settle(self, charges: Sequence[Charge]) -> None:
         beside = sum(hold.amount_nanos for hold in self._more)
-        await self._ledger.settle(self._hold, charges, beside_nanos=beside)
-        for hold in self._more:
-            # Its calls are among the charges.
-            await self._ledger.settle(hold)
+        await asyncio.gather(
+            self._ledger.settle(self._hold, charges, beside_nanos=beside),
+            # Their calls are among the charges. At once, so that all of it is in one transaction as
+            # a rule: nobody sees, and no kill leaves, the charges beside what was held for them.
+            *(self._ledger.settle(hold) for hold in self._more),
+        )
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
         if max(usage.input_tokens or 0, usage.output_tokens or 0) > _MOST_TOKENS:

@@ -91,9 +91,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     """Open the file for writing, and make it when there is none; not shared by threads."""
     if not path.exists():
-        # It tells who asked for what: its owner's business.
         with contextlib.suppress(OSError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+            _make_private(path)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, cached_statements=256)
     try:
         (mode,) = patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
@@ -203,16 +202,27 @@ def _back_up(path: Path, version: int) -> Path:
     number = 1
     while (backup := path.with_name(f"{path.name}.v{version}-{number}.backup")).exists():
         number += 1
+    # Under another name until it is whole: whoever is killed meanwhile leaves no half a backup. We
+    # have the write lock, so what is there under that name is such a rest.
+    unfinished = backup.with_name(f"{backup.name}.part")
+    unfinished.unlink(missing_ok=True)
+    _make_private(unfinished)
     source = connect_to_read(path)
     try:
-        target = sqlite3.connect(backup)
+        target = sqlite3.connect(unfinished)
         try:
             source.backup(target)
         finally:
             target.close()
+        unfinished.replace(backup)
     except BaseException:
-        backup.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
     finally:
         source.close()
     return backup
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, for its owner alone: it tells who asked for what."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
