@@ -361,14 +361,14 @@ async def test_a_request_that_leaves_while_the_ledger_is_opened_leaves_nothing_o
     while not answered:
         async with bookkeeper(tmp_path / str(reached), FakeProvider()) as engine:
             asking = engine.create_message("Hi", max_tokens=9)
-            answered = await _cancelled_after(asking.__await__(), reached)
+            answered = await cancelled_after(asking.__await__(), reached)
         # One whose opening was cut short ends by itself.
         await until(lambda: writers() == before)
         reached += 1
     assert reached > 3
 
 
-async def _cancelled_after(asking: Generator[Any, None, Any], steps: int) -> bool:
+async def cancelled_after(asking: Generator[Any, None, Any], steps: int) -> bool:
     """Run a call up to its wait of this number, and cancel it there; whether it had ended."""
     task = asyncio.ensure_future(_Steps(asking, steps))
     await asyncio.wait({task})
