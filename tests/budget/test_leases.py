@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.budget.ledger import Ledger
+from penstock.budget.periods import Period
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
 from penstock.contract.errors import BudgetExceeded
@@ -149,3 +150,23 @@ async def test_the_keeper_tends_by_itself(tmp_path: Path) -> None:
         assert (balance.used_nanos, balance.held_nanos) == (300, 500)
         await ledger.settle(kept)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("period", ["day", "week"])
+async def test_a_budget_that_came_meanwhile_is_charged_for_what_expires(
+    tmp_path: Path, period: Period
+) -> None:
+    """Also one that has another period by now than when the hold was made."""
+    async with books(tmp_path / "x.db") as at:
+        await at.ledger.set_budget(Budget(name="total", limit_nanos=1000, period="day"))
+        hold = await at.hold(500)
+        await at.ledger.set_budget(Budget(name="total", limit_nanos=1000, period=period))
+        await at.ledger.set_budget(Budget(name="new", limit_nanos=900, provider="a"))
+        await at.ledger.set_budget(Budget(name="other", limit_nanos=900, provider="b"))
+        at.clock.now += 121
+        await at.ledger.sweep()
+        used = {each.budget.name: each.used_nanos for each in await at.ledger.balances()}
+        assert used == {"total": 500, "new": 500, "other": 0}
+        assert (await at.ledger.settle(hold, [charge(30)])).late
+        used = {each.budget.name: each.used_nanos for each in await at.ledger.balances()}
+        assert used == {"total": 30, "new": 30, "other": 0}

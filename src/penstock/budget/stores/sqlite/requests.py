@@ -77,7 +77,7 @@ class Settle(msgspec.Struct, frozen=True):
             return Settlement(recorded=False)
         late = expiry != 0
         if late:
-            _take_back(books, hold, self.at)
+            _take_back(books, hold, expiry, self.at)
         books.close_hold(hold.id)
         freed = {} if late else {(one[0], one[1]): -one[3] for one in hold.postings}
         if not self.charges:
@@ -140,11 +140,14 @@ def _freeing(freed: Mapping[tuple[int, int], int]) -> list[Posting]:
     return [Posting(*place, 0, held) for place, held in freed.items() if held]
 
 
-def _take_back(books: Books, hold: Hold, at: float) -> None:
+def _take_back(books: Books, hold: Hold, expiry: int, at: float) -> None:
     """Undo the estimate; what was reset since then is not taken back a second time."""
+    books.flush()
+    query = "SELECT postings FROM ledger_entries WHERE id = ?"
+    (counted,) = books.connection.execute(query, (expiry,)).fetchone()
     postings = [
-        Posting(one.budget, one.period, -min(one.held, used), 0)
-        for one in hold.postings
+        Posting(one.budget, one.period, -min(one.used, used), 0)
+        for one in read_postings(counted)
         if (used := books.balance(one.budget, one.period).used) > 0
     ]
     dearest = _dearest(books, hold)
@@ -195,7 +198,7 @@ class Sweep(msgspec.Struct, frozen=True):
     at: float
 
     def run(self, books: Books) -> Swept:
-        """Each budget is charged what it held."""
+        """Each budget is charged what it held; one that came meanwhile, all of it."""
         books.flush()
         execute = books.connection.execute
         # Only a clock that was set back can have made a lease that ends later than this.
@@ -216,6 +219,12 @@ class Sweep(msgspec.Struct, frozen=True):
             postings = [
                 Posting(one.budget, one.period, one.held, -one.held) for one in read_postings(held)
             ]
+            named = msgspec.json.decode(tags, type=dict[str, str]) if tags else {}
+            places = {(one.budget, one.period) for one in postings}
+            for rule in books.rules.matching(Target(provider, model), key, named):
+                place = (rule.id, rule.span(held_at).start)
+                if amount and place not in places:
+                    postings.append(Posting(*place, amount, 0))
             id = books.next_id()
             books.add(
                 Entry(
@@ -232,7 +241,7 @@ class Sweep(msgspec.Struct, frozen=True):
                     hold=hold,
                     held_at=held_at,
                     note=_EXPIRED,
-                    tags=msgspec.json.decode(tags) if tags else None,
+                    tags=named or None,
                     postings=tuple(postings),
                 )
             )
