@@ -16,15 +16,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import Engine, PenstockError, ProviderTimeout, Result, StreamInterrupted, Usage, user
+from penstock import (
+    AllTargetsFailed,
+    Engine,
+    PenstockError,
+    ProviderTimeout,
+    Result,
+    StreamInterrupted,
+    Usage,
+    user,
+)
 from penstock.budget.entries import Entry
 from penstock.budget.prices import PriceBook
+from penstock.budget.worst_case import worst_case
 from penstock.config.settings import Config
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 from penstock.testing import FakeProvider, FakeReply
 from penstock.tokens import estimate_request, estimate_text, family_of
+from penstock.wiring import price_book
 from tests.budget.test_engine_books import INPUT, OUTPUT, PRICE, bookkeeper
 from tests.faults.answer import PROMPT_TOKENS, first_words
 from tests.faults.server import FaultServer
@@ -155,24 +166,57 @@ async def test_so_does_one_whose_connection_breaks(tmp_path: Path, ask: Ask, way
         assert is_the_prompt(entry)
 
 
-async def test_each_target_that_was_silent_has_its_prompt_on_the_bill(tmp_path: Path) -> None:
-    async with FaultServer() as server:
-        targets = ["p/silence", "q/healthy"]
-        config = {
+def silent_first(folder: Path, url: str, **more: Any) -> Config:
+    """Two targets, of which the first never says anything."""
+    targets = ["p/silence", "q/healthy"]
+    return Config.model_validate(
+        {
             "providers": {
-                name: {"kind": "openai-chat", "url": server.url, "auth_token": "k"} for name in "pq"
+                name: {"kind": "openai-chat", "url": url, "auth_token": "k"} for name in "pq"
             },
             "models": {"m": {"targets": targets, "prices": dict.fromkeys(targets, PRICE)}},
             "pool": {"retries": 0, "slowest_tokens_per_s": 1e6, "request_timeout_s": LIMIT_S},
-            "storage": {"url": f"sqlite:///{tmp_path / 'books.db'}"},
+            "storage": {"url": f"sqlite:///{folder / 'books.db'}"},
+            **more,
         }
-        async with Engine(Config.model_validate(config)) as engine:
-            result = await engine.create_message(PROMPT, max_tokens=99, model="m")
-            silent, answered, further = await entries(engine)
-            assert is_the_prompt(silent)
-            assert (answered.provider, answered.estimated) == ("q", False)
-            assert further.kind == "release"
-            assert result.metadata.cost_nanos == silent.amount_nanos + answered.amount_nanos
+    )
+
+
+async def test_each_target_that_was_silent_has_its_prompt_on_the_bill(tmp_path: Path) -> None:
+    async with FaultServer() as server, Engine(silent_first(tmp_path, server.url)) as engine:
+        result = await engine.create_message(PROMPT, max_tokens=99, model="m")
+        silent, answered, further = await entries(engine)
+        assert is_the_prompt(silent)
+        assert (answered.provider, answered.estimated) == ("q", False)
+        assert further.kind == "release"
+        assert result.metadata.cost_nanos == silent.amount_nanos + answered.amount_nanos
+
+
+@pytest.mark.parametrize(("room", "answered"), [(0, True), (-1, False)])
+async def test_after_a_silent_target_only_what_it_took_is_held_anew(
+    tmp_path: Path, room: int, answered: bool
+) -> None:
+    """There is money for one call, and to the nano-dollar for the prompt that was sent in vain."""
+    async with FaultServer() as server:
+        book = price_book(silent_first(tmp_path, server.url))
+        request = SamplingRequest(messages=(user(PROMPT),), max_tokens=99)
+        most = worst_case(request, Target("q", "healthy"), Capabilities(), book)
+        assert most is not None
+        limit = most + prompt_tokens("silence") * INPUT + room
+        budgets = {"total": {"limit_usd": limit / 1e9, "period": "forever"}}
+        async with Engine(silent_first(tmp_path, server.url, budgets=budgets)) as engine:
+            if answered:
+                await whole_answer(engine)
+            else:
+                with pytest.raises(AllTargetsFailed, match="budget 'total'"):
+                    await whole_answer(engine)
+            assert [each.seen.model for each in server.requests] == [
+                "silence",
+                *(["healthy"] if answered else []),
+            ]
+            (balance,) = await engine.budgets()
+            assert (balance.held_nanos, balance.overdrawn) == (0, False)
+            assert is_the_prompt((await entries(engine))[0])
 
 
 # ---- the provider has said no, or was never asked

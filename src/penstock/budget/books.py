@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class Held:
     """What is held for one request, until it is settled."""
 
-    __slots__ = ("_books", "_costs", "_hold", "_ledger", "_more", "targets")
+    __slots__ = ("_added", "_books", "_costs", "_hold", "_ledger", "_more", "targets")
 
     def __init__(
         self, books: Books, ledger: Ledger, hold: Hold, costs: Sequence[tuple[Target, int | None]]
@@ -49,15 +49,26 @@ class Held:
         self._hold = hold
         self._costs = dict(costs)
         self._more: list[Hold] = []
+        self._added: dict[Target, int] = {}
         self.targets = hold.targets
 
-    async def extend(self, target: Target) -> None:
-        """Hold what one more call of this target may cost, for what was held is spent."""
-        hold = self._hold
-        asked = [(target, self._costs[target])]
+    async def extend(self, target: Target, attempts: Sequence[AttemptRecord]) -> None:
+        """Hold so much more that one more call of this target fits beside what these have taken.
+
+        Every budget that covers the target holds its cost already, and what was added for it: only
+        what has been spent of that is missing.
+        """
+        hold, missing = self._hold, self._costs[target]
+        if missing is not None:
+            charges = [self._charge(each, usage) for each in attempts for usage in each.bills]
+            missing = sum(charge.cost_nanos for charge in charges) - self._added.get(target, 0)
+            if missing <= 0:
+                return
+        asked = [(target, missing)]
         self._more.append(
             await self._ledger.reserve(hold.request_id, asked, key=hold.key, tags=hold.tags)
         )
+        self._added[target] = self._added.get(target, 0) + (missing or 0)
 
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Write down what the attempts took; what cannot be written now, the ledger keeps."""

@@ -21,8 +21,8 @@ class Hold(Protocol):
         """Those that may be tried, in their order: their budgets have room for it."""
         ...
 
-    async def extend(self, target: Target) -> None:
-        """Set aside what one more attempt at this target may cost; raises BudgetExceeded."""
+    async def extend(self, target: Target, attempts: Sequence[AttemptRecord]) -> None:
+        """Have enough for one more attempt at this target beside these; raises BudgetExceeded."""
         ...
 
     async def settle(self, attempts: Sequence[AttemptRecord]) -> None:

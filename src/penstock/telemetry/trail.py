@@ -66,7 +66,7 @@ class Trail:
         self.begun = begun
         self.attempts: list[AttemptRecord] = []
         """Those that have ended, in the order of their ends."""
-        self.extend: Callable[[Target], Awaitable[None]] | None = None
+        self.extend: Callable[[Target, Sequence[AttemptRecord]], Awaitable[None]] | None = None
         """Sets money aside for a further try at this target; None: there is no need to."""
         hooks.started(begun)
 
@@ -78,7 +78,7 @@ class Trail:
     async def afford(self, target: Target) -> None:
         """Have money for one more try, after some that were billed; raises BudgetExceeded."""
         if self.extend is not None and any(each.usage is not None for each in self.attempts):
-            await self.extend(target)
+            await self.extend(target, self.attempts)
 
     def begin(self, attempt: Attempt) -> Try:
         """A target is about to be asked."""
