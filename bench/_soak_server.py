@@ -59,7 +59,11 @@ class SoakServer(FaultServer):
         return len(self._open)
 
     async def reply(
-        self, asked: Asked | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        asked: Asked | None,
+        caller: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> bool:
         self.answering += 1
         try:
@@ -92,13 +96,12 @@ class SoakServer(FaultServer):
         if way in FAULTS:
             return await _play(way, answer)
         if seen.tools and seen.messages[-1].text:
-            return await self._call_tool(answer)
+            return await self._call_tool(answer, seen)
         if way == "paced":
             return await _paced(answer)
         return await answer.say()
 
-    async def _call_tool(self, answer: Answer) -> bool:
-        seen = answer.seen
+    async def _call_tool(self, answer: Answer, seen: Seen) -> bool:
         scenario = Scenario(calls=(Call(CALL_ID, seen.tools[0].name, ("{}",)),), stop="tool_use")
         if not seen.stream:
             return await answer.send(200, self.dialect.answer(scenario, seen), JSON)
@@ -114,7 +117,7 @@ async def _play(way: str, answer: Answer) -> bool:
 
 async def _paced(answer: Answer) -> bool:
     """As a model speaks: some words at a time."""
-    if not answer.seen.stream:
+    if not (isinstance(answer.seen, Seen) and answer.seen.stream):
         await asyncio.sleep(0.05)
         return await answer.say()
     await answer.begin()

@@ -25,7 +25,7 @@ from penstock.contract.exchange import (
 from penstock.contract.media import AudioSource
 from penstock.contract.messages import Audio, Image
 from penstock.contract.options import MCPTool
-from penstock.contract.requests import TranscribeOptions
+from penstock.contract.requests import Caller, TranscribeOptions
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.gateway import Engine
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
@@ -190,10 +190,14 @@ class Endpoint:
         )
 
     async def transcribe(
-        self, audio: AudioSource, **options: Unpack[TranscribeOptions]
+        self,
+        audio: AudioSource,
+        *,
+        caller: Caller | None = None,
+        **options: Unpack[TranscribeOptions],
     ) -> TranscriptionResult:
         """The words of a recording."""
-        return await (await self._current()).transcribe(audio, **options)
+        return await (await self._current()).transcribe(audio, caller=caller, **options)
 
     async def _current(self) -> Engine:
         loop = asyncio.get_running_loop()

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.config.settings import Config, LimitsConfig, ModelConfig, PoolConfig, ProviderConfig
+from penstock.config.server import LimitsConfig
+from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.errors import (
     AuthenticationFailed,
     InvalidRequest,

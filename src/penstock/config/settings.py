@@ -11,81 +11,13 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     field_serializer,
-    field_validator,
-    model_validator,
 )
 
 from penstock.config.keys import KeyConfig
+from penstock.config.server import LimitsConfig, ServerConfig
 from penstock.config.values import KeyName, Name, Seconds, Section, TargetName, Usd, Zone
 
 DEFAULT_STORAGE = "sqlite:///penstock.db"
-SHORTEST_ADMIN_KEY = 16
-
-
-class ServerConfig(Section):
-    """Where `penstock serve` listens."""
-
-    host: str = Field(default="127.0.0.1", description="Address to listen on.")
-    port: int = Field(
-        default=8400, ge=0, le=65535, description="Port to listen on; 0 takes a free one."
-    )
-    log: Literal["console", "json", "none"] = Field(
-        default="console",
-        description="How each request is logged to standard error: for people, as JSON lines, or "
-        "not at all. Nothing that was said is logged.",
-    )
-    workers: int = Field(
-        default=1,
-        ge=1,
-        le=256,
-        description="Processes that share the port, the ledger and the limits of keys.",
-    )
-    grace_s: Seconds = Field(
-        default=10.0,
-        description="How long running requests may go on when the gateway is told to stop.",
-    )
-    tls_certificate: str | None = Field(
-        default=None,
-        description="PEM file of the certificate, and of those that lead to its authority; with it "
-        "the gateway speaks HTTPS. It is read anew when it changes.",
-        examples=["/etc/penstock/tls.crt"],
-    )
-    tls_key: str | None = Field(
-        default=None,
-        description="PEM file of the certificate's key, when that is not in the same file.",
-        examples=["/etc/penstock/tls.key"],
-    )
-    cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...] = Field(
-        default=(),
-        description="Origins whose web pages may call the gateway from a browser, such as "
-        "`https://app.example.com`; `*`: all. Default: none.",
-    )
-    admin_key: SecretStr | None = Field(
-        default=None,
-        description="The key for `/admin`, which opens no other door but `/metrics` and `/ready`. "
-        "Without it nobody gets into `/admin`.",
-        examples=["${PENSTOCK_ADMIN_KEY}"],
-    )
-
-    @model_validator(mode="after")
-    def _pair(self) -> ServerConfig:
-        if self.tls_key is not None and self.tls_certificate is None:
-            raise ValueError("tls_key is of no use without tls_certificate: give both")
-        return self
-
-    @field_validator("admin_key")
-    @classmethod
-    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
-        text = key.get_secret_value().strip() if key is not None else ""
-        # An environment variable that is empty means none: it must not let everybody in.
-        if not text:
-            return None
-        if len(text) < SHORTEST_ADMIN_KEY:
-            raise ValueError(
-                f"it has {len(text)} characters: give {SHORTEST_ADMIN_KEY} or more, such as a key "
-                "that `penstock keys hash` makes"
-            )
-        return SecretStr(text)
 
 
 class ProviderConfig(Section):
@@ -314,37 +246,6 @@ class BudgetConfig(Section):
     )
     warn_at: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
         default=(0.8,), description="Shares of the limit at which there is a warning."
-    )
-
-
-class LimitsConfig(Section):
-    """What a request may ask for."""
-
-    max_temperature: float = Field(default=2.0, ge=0, description="Highest temperature.")
-    max_stop_sequences: int = Field(default=10, ge=0, description="Most stop sequences.")
-    max_request_bytes: int = Field(
-        default=20_000_000,
-        gt=0,
-        description="Largest request body, or message of a WebSocket, that the gateway reads.",
-    )
-    max_head_bytes: int = Field(
-        default=65_536,
-        ge=1024,
-        description="Largest head of a request, its address and headers, that the gateway reads.",
-    )
-    head_timeout_s: Seconds = Field(
-        default=15.0, description="From the first byte of a request to the end of its head."
-    )
-    body_timeout_s: Seconds = Field(
-        default=30.0,
-        description="From the head of a request to the end of its body; a large one gets a second "
-        "more for each 8 kB.",
-    )
-    write_timeout_s: Seconds = Field(
-        default=60.0, description="How long a client may take nothing of what is written to it."
-    )
-    max_socket_requests: int = Field(
-        default=128, gt=0, description="Most requests at once on one WebSocket of the gateway."
     )
 
 

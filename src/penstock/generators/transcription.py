@@ -9,7 +9,7 @@ from typing import Protocol, Unpack
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import Metadata, TranscriptionResult
 from penstock.contract.media import AudioSource
-from penstock.contract.requests import TranscribeOptions
+from penstock.contract.requests import Caller, TranscribeOptions
 from penstock.engine.validate import transcription_hints
 
 DEFAULT_PARALLEL = 4
@@ -26,7 +26,11 @@ class Transcriber(Protocol):
     """What a transcription generator needs of an engine."""
 
     async def transcribe(
-        self, audio: AudioSource, **options: Unpack[TranscribeOptions]
+        self,
+        audio: AudioSource,
+        *,
+        caller: Caller | None = None,
+        **options: Unpack[TranscribeOptions],
     ) -> TranscriptionResult:
         """The words of a recording."""
         ...

@@ -18,19 +18,19 @@ import hmac
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.contract.errors import ModelNotFound, PenstockError, RateLimited
 from penstock.keys.records import LONGEST, PREFIX, digest_of
 from penstock.keys.ring import Keyring, Verdict
 from penstock.keys.terms import KeyTerms, not_for_this_key
-from penstock.keys.windows import AnyWindow
 from penstock.pool.supervise import Supervisor
 from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Header
 from penstock.server.guard import LocalGuard
+from penstock.server.rate_headers import REQUESTS, TOKENS, limit_headers
 from penstock.telemetry.records import Record, RequestRecord, RequestStarted
 
 Needs: TypeAlias = Literal["nothing", "optional", "key", "operator", "admin"]
@@ -45,16 +45,6 @@ _CHALLENGE: tuple[Header, ...] = ((b"www-authenticate", b"Bearer"),)
 _COUNTED = "POST"
 """What counts as a request to a key's limits; looking at lists does not."""
 
-_REQUESTS = (
-    b"x-ratelimit-limit-requests",
-    b"x-ratelimit-remaining-requests",
-    b"x-ratelimit-reset-requests",
-)
-_TOKENS = (
-    b"x-ratelimit-limit-tokens",
-    b"x-ratelimit-remaining-tokens",
-    b"x-ratelimit-reset-tokens",
-)
 _NOBODYS: Mapping[str, str | None] = {}
 _WHY: Mapping[Verdict, str] = {
     "unknown": "this gateway does not know that key",
@@ -111,8 +101,8 @@ class Access:
     def headers(self) -> Iterator[Header]:
         """The limits of the key and what is left of them, in OpenAI's form."""
         if self.terms is not None:
-            yield from _limit_headers(_REQUESTS, self.terms.requests)
-            yield from _limit_headers(_TOKENS, self.terms.tokens)
+            yield from limit_headers(REQUESTS, self.terms.requests)
+            yield from limit_headers(TOKENS, self.terms.tokens)
 
 
 EVERYBODY = Access(asked=False)
@@ -336,21 +326,3 @@ def _count(terms: KeyTerms) -> None:
         ),
         terms,
     )
-
-
-def _limit_headers(names: tuple[bytes, bytes, bytes], window: AnyWindow | None) -> Iterable[Header]:
-    if window is None:
-        return ()
-    remaining, reset_s = window.left()
-    values = (b"%d" % window.limit, b"%d" % remaining, _duration(reset_s))
-    return zip(names, values, strict=True)
-
-
-def _duration(seconds: float) -> bytes:
-    """As OpenAI writes it: `20ms`, `1.5s`, `1m0.5s`."""
-    milliseconds = math.ceil(seconds * 1000)
-    if milliseconds < 1000:
-        return b"%dms" % milliseconds if milliseconds else b"0s"
-    minutes, rest = divmod(milliseconds / 1000, 60)
-    text = f"{rest:.3f}".rstrip("0").rstrip(".")
-    return (f"{minutes:.0f}m{text}s" if minutes else f"{text}s").encode()

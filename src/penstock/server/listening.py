@@ -7,7 +7,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from penstock.config.settings import ServerConfig
+from penstock.config.server import ServerConfig
 from penstock.contract.errors import ConfigurationError
 
 BACKLOG = 2048

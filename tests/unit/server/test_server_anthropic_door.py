@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.config.settings import Config, LimitsConfig, ModelConfig, ProviderConfig
+from penstock.config.server import LimitsConfig
+from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.contract.errors import RateLimited
 from penstock.contract.exchange import SamplingRequest
 from penstock.gateway import Engine

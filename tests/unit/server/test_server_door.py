@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock._version import __version__
-from penstock.config.settings import Config, LimitsConfig, ModelConfig, ProviderConfig
+from penstock.config.server import LimitsConfig
+from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.contract.errors import (
     ContextLengthExceeded,
     ModelNotFound,
