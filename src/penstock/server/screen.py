@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock._version import __version__
 from penstock.config.settings import Config
 from penstock.providers.embedded.install import REMEDY, missing
+from penstock.server.notify import notify
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +41,7 @@ class Screen:
 
     def started(self) -> None:
         """The gateway answers."""
+        notify("READY=1")
         self._line()
         self._line(f"Penstock {__version__}", self._url, style="bold cyan")
         self._line()
@@ -62,6 +64,7 @@ class Screen:
 
     def stopping(self, running: int | None, grace_s: float, *, again: bool) -> None:
         """A signal came; None: others know how many requests run."""
+        notify("STOPPING=1")
         if again:
             self._line("Cutting what still runs.")
         elif running is None:
