@@ -61,30 +61,29 @@ class Continuation:
     async def events(self) -> ProviderStream:
         """Batches of events; the last event of all is `Finished`."""
         anew = False
-        async with contextlib.aclosing(self._run.tickets()) as tickets:
-            async for ticket in tickets:
-                follow = self._follow(ticket, anew=anew)
-                anew = False
-                asked = ticket
-                try:
-                    asked, stream = await self._fastest(ticket, follow)
-                    async with contextlib.aclosing(stream) as batches:
-                        async for batch in batches:
-                            told = self._told(batch, follow, asked)
-                            self._attempt = asked.attempt
-                            if self._opened is not None:
-                                self._opened.attempt = asked.attempt
-                            if told:
-                                yield told
-                    return
-                except PenstockError as error:
-                    if follow.prefilled and isinstance(error, InvalidRequest):
-                        # It does not take the beginning of an answer after all.
-                        asked.permit.ignore()
-                        self._run.once_more()
-                        anew = True
-                        continue
-                    self._broken(asked, error, follow)
+        while (ticket := await self._run.next()) is not None:
+            follow = self._follow(ticket, anew=anew)
+            anew = False
+            asked = ticket
+            try:
+                asked, stream = await self._fastest(ticket, follow)
+                async with contextlib.aclosing(stream) as batches:
+                    async for batch in batches:
+                        told = self._told(batch, follow, asked)
+                        self._attempt = asked.attempt
+                        if self._opened is not None:
+                            self._opened.attempt = asked.attempt
+                        if told:
+                            yield told
+                return
+            except PenstockError as error:
+                if follow.prefilled and isinstance(error, InvalidRequest):
+                    # It does not take the beginning of an answer after all.
+                    asked.permit.ignore()
+                    self._run.once_more()
+                    anew = True
+                    continue
+                self._broken(asked, error, follow)
         raise self._end()
 
     async def _fastest(
@@ -145,7 +144,12 @@ class Continuation:
         batch: Sequence[ProviderEvent],
         follow: _Follow,
         ticket: Ticket[SamplingRequest],
-    ) -> list[ProviderEvent]:
+    ) -> Sequence[ProviderEvent]:
+        if follow.plain and (texts := _only_texts(batch)):
+            # Most batches of most streams.
+            ticket.said += texts
+            self._said += texts
+            return batch
         told: list[ProviderEvent] = []
         for event in batch:
             if isinstance(event, Finished):
@@ -256,6 +260,11 @@ class _Follow:
         self.thinks_silently = thinks_silently or self.is_second
         self.differed = False
 
+    @property
+    def plain(self) -> bool:
+        """Whether every text is new to the caller."""
+        return not (self.tail or self.skip)
+
     def rest_of(self, text: str) -> str:
         """The part of the text that the caller has not read; raises when it is another answer."""
         if self.tail:
@@ -279,6 +288,12 @@ class _Follow:
         """The error for another answer, which is no failure of its target."""
         self.differed = True
         return StreamInterrupted("the stream broke off, and the next answer is another one")
+
+
+def _only_texts(batch: Sequence[ProviderEvent]) -> list[str]:
+    """The texts of a batch that is nothing else; none when it is, or when one of them is empty."""
+    texts = [event.text for event in batch if type(event) is Chunk]
+    return texts if len(texts) == len(batch) and all(texts) else []
 
 
 def _with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:

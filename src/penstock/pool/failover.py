@@ -130,16 +130,15 @@ class FailoverPool:
                 asking.answered(answer)
             return answer
 
-        async with contextlib.aclosing(run.tickets()) as tickets:
-            async for ticket in tickets:
-                late_s = run.late_after(ticket.state.answers)
-                try:
-                    if late_s is None:
-                        return ticket.attempt, await ask(ticket)
-                    winner, answer = await race(run, ticket, late_s, ask, _forget)
-                    return winner.attempt, answer
-                except PenstockError as error:
-                    run.failed(ticket, error)
+        while (ticket := await run.next()) is not None:
+            late_s = run.late_after(ticket.state.answers)
+            try:
+                if late_s is None:
+                    return ticket.attempt, await ask(ticket)
+                winner, answer = await race(run, ticket, late_s, ask, _forget)
+                return winner.attempt, answer
+            except PenstockError as error:
+                run.failed(ticket, error)
         raise run.exhausted()
 
     def _run(self, ranked: Sequence[Target], request: R, fit: Fit[R], trail: Trail) -> Run[R]:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -79,6 +79,7 @@ class Run(Generic[R]):
         self._retries = 0
         self._again_in: float | None = None
         self._otherwise = False
+        self._present: Target | None = None
         limit = request.timeout
         self._deadline = math.inf if limit is None else time.monotonic() + limit
         self.failures: list[tuple[Target, PenstockError]] = []
@@ -91,27 +92,34 @@ class Run(Generic[R]):
             return str(self._request.metadata.get("user", ""))
         return ""
 
-    async def tickets(self) -> AsyncGenerator[Ticket[R], None]:
-        """One after the other; after each that was used in vain, call `failed`."""
-        while self._waiting:
-            target = self._waiting.pop(0)
-            self._retries = 0
-            while True:
-                self._again_in = None
-                self._otherwise = False
-                if self._number and not await self._affordable(target):
-                    break
-                ticket = self._issue(target)
-                if ticket is None:
-                    break
-                yield ticket
-                if self._otherwise:
-                    continue
-                if self._again_in is None or not self._may_retry():
-                    break
+    async def next(self) -> Ticket[R] | None:
+        """One ticket after the other, None when none is left; call `failed` before the next one.
+
+        No generator, because that would cost every request more than the tickets do.
+        """
+        while (target := await self._next_target()) is not None:
+            self._again_in = None
+            self._otherwise = False
+            if self._number and not await self._affordable(target):
+                self._present = None
+                continue
+            ticket = self._issue(target)
+            if ticket is not None:
+                return ticket
+            self._present = None
+        return None if self._number else await self._last_resort()
+
+    async def _next_target(self) -> Target | None:
+        """The one that was asked last, if it is to be asked again; else the next in line."""
+        if self._present is not None:
+            if self._otherwise:
+                return self._present
+            if self._again_in is not None and self._may_retry():
                 await asyncio.sleep(self._again_in)
-        if not self._number and (ticket := await self._last_resort()) is not None:
-            yield ticket
+                return self._present
+        self._present = self._waiting.pop(0) if self._waiting else None
+        self._retries = 0
+        return self._present
 
     def second(self) -> Ticket[R] | None:
         """Leave to ask another target at the same time as the one that is late.
