@@ -24,7 +24,7 @@ MOST_AT_ONCE = 256
 GATHER_FROM = 8
 """While so many holds are open, operations wait for company: what a transaction costs by itself is
 several times what one operation adds to it."""
-_TURNS_EACH, _MOST_TURNS = 8, 8
+_TURNS_EACH, _MOST_TURNS = 4, 8
 """They wait for turns of the event loop, one for so many open holds: in each it takes up what else
 has arrived, and when nothing has, turns take no time. Sleeping would leave the machine idle."""
 _T_co = TypeVar("_T_co", covariant=True)
