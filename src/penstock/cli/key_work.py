@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.budget.amounts import MOST, dollars, nanos_of
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import PERIODS, at_text
@@ -20,22 +22,27 @@ from penstock.cli.errors import wrong
 from penstock.cli.terminal import Cell
 from penstock.config.load import load
 from penstock.config.settings import Config
-from penstock.contract.errors import ConfigurationError
+from penstock.keys.desk import (
+    Issued,
+    KeyDesk,
+    KeyInfo,
+    KeySource,
+    NewKey,
+    expiry_problem,
+    model_problem,
+    tag_problem,
+)
 from penstock.keys.records import (
     SHORTEST_OWN,
     Key,
     KeyBudget,
-    KeyHash,
-    budget_of,
     check_name,
     hash_of,
     new_text,
 )
-from penstock.keys.store import KeyStore
 from penstock.providers.registry import callable_names
-from penstock.wiring import keys_of
+from penstock.wiring import desk_of
 
-_LONGEST_TAG = 128
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _COLUMNS = ("key", "state", "models", "a minute", "budget", "expires", "tags", "from")
@@ -57,45 +64,35 @@ def create(name: str, wanted: Wanted, config_file: str | None, *, as_json: bool)
     """Make a key, keep its hash, and show it."""
     config = load(config_file)
     check_name(name)
-    if name in config.keys:
-        raise ConfigurationError(f"penstock.toml has a key {name!r}: take another name")
-    text, now = new_text(), time.time()
-    key = Key(
-        name=name,
-        hashes=(KeyHash(hash_of(text)),),
-        models=_models(wanted.models, config),
-        requests_per_minute=wanted.requests_per_minute,
-        tokens_per_minute=wanted.tokens_per_minute,
-        expires=None if wanted.expires is None else _moment("--expires", wanted.expires, now),
-        tags=_tags(wanted.tags),
-        budget=_budget(wanted.budget, wanted.period),
-        created=now,
+    desk = _desk(config)
+    issued = desk.draft(
+        NewKey(
+            name=name,
+            models=_models(wanted.models, config),
+            requests_per_minute=wanted.requests_per_minute,
+            tokens_per_minute=wanted.tokens_per_minute,
+            expires=None if wanted.expires is None else _moment("--expires", wanted.expires),
+            tags=_tags(wanted.tags),
+            budget=_budget(wanted.budget, wanted.period),
+        )
     )
-    # The budget first: a key without it would spend as it likes.
-    if (budget := budget_of(key)) is not None:
-        _check_free(name, config)
-        asyncio.run(_set_budget(budget, config))
-    _store(config).add(key)
-    _show_once(text, key, as_json=as_json)
+    asyncio.run(desk.add(issued.key))
+    _show_once(issued, as_json=as_json)
 
 
 def rotate(name: str, grace: str, config_file: str | None, *, as_json: bool) -> None:
     """Replace a key's text, and show the new one."""
     config = load(config_file)
     seconds = _seconds("--grace", grace)
-    _check_not_in_file(name, config, "make another with `penstock keys hash` and replace its hash")
-    text = new_text()
-    key = _store(config).rotate(name, hash_of(text), seconds)
-    _show_once(text, key, as_json=as_json)
+    issued = asyncio.run(_desk(config).rotate(name, seconds))
+    _show_once(issued, as_json=as_json)
     if seconds and not as_json:
         terminal.note(f"The old one works until {at_text(time.time() + seconds)}.")
 
 
 def revoke(name: str, config_file: str | None, *, as_json: bool) -> None:
     """Let nobody in with it any more."""
-    config = load(config_file)
-    _check_not_in_file(name, config, "take its table out of the file and start the gateway anew")
-    key = _store(config).revoke(name)
+    key = asyncio.run(_desk(load(config_file)).revoke(name))
     if as_json:
         terminal.print_json(document(key, "created"))
     else:
@@ -104,13 +101,11 @@ def revoke(name: str, config_file: str | None, *, as_json: bool) -> None:
 
 def show(config_file: str | None, *, as_json: bool) -> None:
     """All keys, those of the file first."""
-    config = load(config_file)
-    declared = [(key, "penstock.toml") for key in keys_of(config)]
-    stored = [(key, "created") for key in _store(config).keys()[1] if key.name not in config.keys]
+    keys = asyncio.run(_desk(load(config_file)).listed())
     if as_json:
-        terminal.print_json({"keys": [document(*each) for each in (*declared, *stored)]})
-    elif declared or stored:
-        terminal.print_table(_COLUMNS, [_cells(*each) for each in (*declared, *stored)])
+        terminal.print_json({"keys": [document(*each) for each in keys]})
+    elif keys:
+        terminal.print_table(_COLUMNS, [_cells(*each) for each in keys])
     else:
         terminal.say("there are no keys: the gateway serves this machine only, and asks nobody")
 
@@ -137,40 +132,29 @@ def show_hash(*, from_stdin: bool, as_json: bool) -> None:
         terminal.note("Keep the key: nobody can show it again. The hash belongs into [keys.NAME].")
 
 
-def document(key: Key, source: str) -> dict[str, Any]:
-    """A key as JSON; neither its text nor its hash."""
-    budget = key.budget
-    found = {
-        "name": key.name,
-        "state": key.state(time.time()),
-        "source": source,
-        "models": list(key.models) or None,
-        "requests_per_minute": key.requests_per_minute,
-        "tokens_per_minute": key.tokens_per_minute,
-        "budget": budget and {"limit_usd": budget.limit_nanos / 1e9, "period": budget.period},
-        "tags": dict(key.tags) or None,
-        **{
-            name: None if moment is None else _iso(moment)
-            for name, moment in (
-                ("created", key.created),
-                ("expires", key.expires),
-                ("revoked", key.revoked),
-                ("old_key_until", max((each.until or 0 for each in key.hashes), default=0) or None),
-            )
-        },
+def document(key: Key, source: KeySource) -> dict[str, Any]:
+    """A key as JSON, with times for people and without what it does not have."""
+    info = KeyInfo.of(key, source, time.time())
+    found: dict[str, Any] = {
+        name: value
+        for name, value in msgspec.to_builtins(info).items()
+        if value is not None and value not in ([], {})
     }
-    return {name: value for name, value in found.items() if value is not None}
+    for name in ("created", "expires", "revoked", "old_key_until"):
+        if name in found:
+            found[name] = _iso(found[name])
+    return found
 
 
-def _show_once(text: str, key: Key, *, as_json: bool) -> None:
+def _show_once(issued: Issued, *, as_json: bool) -> None:
     if as_json:
-        terminal.print_json({"key": text, **document(key, "created")})
+        terminal.print_json({"key": issued.text, **document(issued.key, "created")})
         return
-    print(text)
-    terminal.note(f"This is the key {key.name!r}. Keep it now: nobody can show it again.")
+    print(issued.text)
+    terminal.note(f"This is the key {issued.key.name!r}. Keep it now: nobody can show it again.")
 
 
-def _cells(key: Key, source: str) -> list[Cell]:
+def _cells(key: Key, source: KeySource) -> list[Cell]:
     state = key.state(time.time())
     limits = [
         f"{number} {what}"
@@ -193,39 +177,23 @@ def _cells(key: Key, source: str) -> list[Cell]:
     ]
 
 
-def _store(config: Config) -> KeyStore:
-    return KeyStore(config.storage.path)
-
-
-def _check_free(name: str, config: Config) -> None:
-    if any(key.name == name for key in _store(config).keys()[1]):
-        raise ConfigurationError(f"there is, or was, a key {name!r}: take another name")
-
-
-def _check_not_in_file(name: str, config: Config, remedy: str) -> None:
-    if name in config.keys:
-        raise ConfigurationError(f"the key {name!r} stands in penstock.toml: {remedy}")
-
-
-async def _set_budget(budget: Budget, config: Config) -> None:
+def _desk(config: Config) -> KeyDesk:
     storage = config.storage
-    storage.path.parent.mkdir(parents=True, exist_ok=True)
-    async with await Ledger.open(storage.path, synchronous=storage.synchronous) as ledger:
-        await ledger.set_budget(budget)
+
+    async def set_budget(budget: Budget) -> None:
+        storage.path.parent.mkdir(parents=True, exist_ok=True)
+        async with await Ledger.open(storage.path, synchronous=storage.synchronous) as ledger:
+            await ledger.set_budget(budget)
+
+    return desk_of(config, set_budget)
 
 
 def _models(given: Sequence[str], config: Config) -> tuple[str, ...]:
     names = [name.strip() for one in given for name in one.split(",") if name.strip()]
     providers = callable_names(config.providers)
     for name in names:
-        provider, separator, _ = name.partition("/")
-        if name not in config.models and not (separator and provider in providers):
-            known = ", ".join(config.models) or "none"
-            raise wrong(
-                "--models",
-                f"there is no model {name!r}; there are: {known}; or write provider/model or "
-                "provider/*",
-            )
+        if said := model_problem(name, config.models, providers):
+            raise wrong("--models", said)
     return tuple(dict.fromkeys(names))
 
 
@@ -235,8 +203,8 @@ def _tags(given: Sequence[str]) -> dict[str, str]:
         name, separator, value = one.partition("=")
         if not (name and separator and value):
             raise wrong("--tag", f"{one!r} is no tag; write name=value")
-        if len(name) > _LONGEST_TAG or len(value) > _LONGEST_TAG:
-            raise wrong("--tag", f"{name[:20]!r}: names and values have {_LONGEST_TAG} characters")
+        if said := tag_problem(name, value):
+            raise wrong("--tag", said)
         tags[name] = value
     return tags
 
@@ -266,7 +234,8 @@ def _seconds(option: str, text: str) -> float:
     return float(int(match[1]) * _UNITS[match[2]])
 
 
-def _moment(option: str, text: str, now: float) -> float:
+def _moment(option: str, text: str) -> float:
+    now = time.time()
     if _SPAN.fullmatch(text):
         moment = now + _seconds(option, text)
     else:
@@ -277,10 +246,8 @@ def _moment(option: str, text: str, now: float) -> float:
                 option, f"{text!r} is neither a time such as 30d nor a date such as 2027-01-31"
             ) from None
         moment = (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
-    if moment <= now:
-        raise wrong(option, f"{text!r} is over already; give a moment to come")
-    if moment > datetime(9999, 1, 1, tzinfo=UTC).timestamp():
-        raise wrong(option, f"{text!r} is too far away; leave it out for a key that never expires")
+    if said := expiry_problem(moment, now):
+        raise wrong(option, f"{text!r} {said}")
     return moment
 
 

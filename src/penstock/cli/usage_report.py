@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.budget.amounts import NANOS
 from penstock.budget.ledger import Ledger
-from penstock.budget.reports import UsageBy, UsageRow
+from penstock.budget.reports import NOTHING_USED, UsageBy, UsageRow
 from penstock.cli import terminal
 from penstock.cli.engines import opened_ledger
 from penstock.cli.errors import wrong
@@ -22,17 +22,6 @@ from penstock.cli.terminal import Cell
 from penstock.config.load import load
 from penstock.config.settings import Config
 
-NOTHING = UsageRow(
-    name=None,
-    requests=0,
-    input_tokens=0,
-    output_tokens=0,
-    cached_tokens=0,
-    cache_write_tokens=0,
-    reasoning_tokens=0,
-    amount_nanos=0,
-    estimated_nanos=0,
-)
 _COLUMNS = ("requests", "tokens in", "cached", "tokens out", "cost", "estimated")
 _PIPED_WIDTH = 80
 
@@ -59,7 +48,7 @@ def show(
     if as_json:
         terminal.print_json(_document(report, grouped))
         return
-    if report.total == NOTHING:
+    if report.total == NOTHING_USED:
         terminal.say(
             f"nothing was used since {_moment(report.start)}; what you ask with `penstock ask` or "
             "through the gateway is shown here"
@@ -83,7 +72,7 @@ async def _report(config: Config, by: UsageBy, start: datetime | None, end: date
         total = await ledger.usage(since=since, until=until)
         rows = await ledger.usage(by, since=since, until=until)
         bars = [(each, await _used(ledger, each)) for each in slices(begin, end)] if total else []
-    return Report(begin, end, total[0] if total else NOTHING, rows, bars)
+    return Report(begin, end, total[0] if total else NOTHING_USED, rows, bars)
 
 
 async def _first(ledger: Ledger) -> datetime | None:
@@ -93,7 +82,7 @@ async def _first(ledger: Ledger) -> datetime | None:
 
 async def _used(ledger: Ledger, each: Slice) -> UsageRow:
     rows = await ledger.usage(since=each.start, until=each.end)
-    return rows[0] if rows else NOTHING
+    return rows[0] if rows else NOTHING_USED
 
 
 def _headline(report: Report) -> str:
@@ -175,7 +164,7 @@ def _document(report: Report, by: UsageBy) -> dict[str, Any]:
         "slices": [
             {"from": local(each.start).isoformat(), **_row(row)}
             for each, row in report.bars
-            if row != NOTHING
+            if row != NOTHING_USED
         ],
     }
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -24,6 +25,7 @@ SHORTEST_OWN = 32
 LONGEST = 512
 """Bytes of what is looked at as a key at all."""
 _SECRET_BYTES = 32
+_TEXT = re.compile(rf"{PREFIX}[\w-]+")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -31,6 +33,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def new_text() -> str:
     """A key that nobody else has; whoever asked for it must keep it, for nobody else will."""
     return PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def without_keys(said: str) -> str:
+    """What somebody has written, without a key that stands in it."""
+    return _TEXT.sub(f"{PREFIX}***", said)
 
 
 def digest_of(text: bytes) -> bytes:
@@ -105,8 +112,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.budget is not None:
             budget_of(self)
 
-    def state(self, at: float) -> str:
-        """`active`, `expired` or `revoked`."""
+    def state(self, at: float) -> Literal["active", "expired", "revoked"]:
+        """What it is at this moment."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= at else "active"

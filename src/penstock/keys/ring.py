@@ -94,9 +94,7 @@ class Keyring:
         if slot.until is not None and slot.until <= now:
             return Found("rotated", slot.terms)
         state = slot.terms.key.state(now)
-        if state == "active":
-            return Found("good", slot.terms)
-        return Found("expired" if state == "expired" else "revoked", slot.terms)
+        return Found("good" if state == "active" else state, slot.terms)
 
     def configure(
         self,
