@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.belongings import Belongings
 from penstock.budget.facade import Budgeting
+from penstock.budget.reports import BudgetWarning
 from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.addresses import is_public
@@ -47,7 +48,7 @@ from penstock.providers.registry import callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
-from penstock.wiring import books_of, pool_of, transport_settings
+from penstock.wiring import books_of, pool_of, transport_settings, warned
 
 T = TypeVar("T")
 _LAST_WORDS_S = 5.0
@@ -96,7 +97,14 @@ class Engine(Sampling, Generators, Budgeting, Health):
             health=self._pool.states,
         )
         Budgeting.__init__(
-            self, books_of(config, self._capabilities, keep=keep_books, prune=prune_budgets)
+            self,
+            books_of(
+                config,
+                self._capabilities,
+                keep=keep_books,
+                prune=prune_budgets,
+                on_warning=self._warned,
+            ),
         )
         Sampling.__init__(
             self,
@@ -110,6 +118,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
                 accounts=self._books,
             ),
         )
+        self._pool.states.on_change = self.hooks.happened
         self._background: Supervisor | None = None
         self._elders: dict[Engine, asyncio.Task[None]] = {}
         """Those whose place this one has taken, while requests run on them."""
@@ -182,6 +191,9 @@ class Engine(Sampling, Generators, Budgeting, Health):
         """The tools of this MCP server; the connection is kept until the engine is closed."""
         return self._own.tool_servers.source(tool)
 
+    def _warned(self, warning: BudgetWarning) -> None:
+        self.hooks.happened(warned(warning))
+
     def _capabilities(self, target: Target) -> Capabilities:
         return self.provider(target.provider).capabilities(target.model)
 
@@ -245,6 +257,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
         own.leave_to(heir._own)
         heir._pool.states.adopt(self._pool.states, lambda name: own.shares(name, config))
         heir._pipeline.continue_from(self._pipeline)
+        heir._pool.states.on_change = heir.hooks.happened
         heir._running = self._running
         heir._elders = self._elders
         heir._elders[self] = asyncio.create_task(self._retire())

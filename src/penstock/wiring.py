@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 
 from penstock.budget.amounts import nanos_of
 from penstock.budget.books import Books
 from penstock.budget.ledger import Ledger
 from penstock.budget.prices import OwnPrice, PriceBook
+from penstock.budget.reports import BudgetWarning
 from penstock.budget.rules import Budget
 from penstock.config.settings import (
     BudgetConfig,
@@ -20,6 +22,7 @@ from penstock.config.settings import (
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Provider, Target
+from penstock.keys.desk import KeyDesk
 from penstock.keys.records import Key, KeyBudget, KeyHash, budget_of
 from penstock.keys.ring import Keyring
 from penstock.keys.store import KeyStore
@@ -30,8 +33,9 @@ from penstock.pool.run import RetrySettings
 from penstock.pool.states import TargetStates
 from penstock.providers.credentials import Secret
 from penstock.providers.http import TransportSettings
-from penstock.providers.registry import KINDS, ProviderSettings, address_of
+from penstock.providers.registry import KINDS, ProviderSettings, address_of, callable_names
 from penstock.routing.targets import parse_target
+from penstock.telemetry.records import BudgetWarned
 
 
 def price_book(config: Config) -> PriceBook:
@@ -64,11 +68,17 @@ def _own_price(price: PriceConfig) -> OwnPrice:
 
 
 def books_of(
-    config: Config, able: Callable[[Target], Capabilities], *, keep: bool, prune: bool = True
+    config: Config,
+    able: Callable[[Target], Capabilities],
+    *,
+    keep: bool,
+    prune: bool = True,
+    on_warning: Callable[[BudgetWarning], object] | None = None,
 ) -> Books:
     """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one.
 
-    `prune`: budgets that it has declared once and does not declare any more go.
+    `prune`: budgets that it has declared once and does not declare any more go. `on_warning` hears
+    of budgets that are nearly spent.
     """
     storage = config.storage
 
@@ -80,15 +90,16 @@ def books_of(
                 f"storage.url: the folder {storage.path.parent} cannot be made "
                 f"({error.strerror}): choose another, or set PENSTOCK_HOME"
             ) from error
-        return await Ledger.open(storage.path, synchronous=storage.synchronous)
+        return await Ledger.open(
+            storage.path, synchronous=storage.synchronous, on_warning=on_warning
+        )
 
-    own = [budget for key in keys_of(config) if (budget := budget_of(key)) is not None]
     kept = keep or storage.url is not None or bool(config.budgets)
     return Books(
         price_book(config),
         able,
         open_ledger=open_ledger if kept else None,
-        budgets=[*budgets_of(config), *own],
+        budgets=declared_budgets(config),
         source=config.source,
         prune=prune,
         at_once=1 if config.pool.hedge_quantile is None else 2,
@@ -96,9 +107,27 @@ def books_of(
     )
 
 
+def warned(warning: BudgetWarning) -> BudgetWarned:
+    """A budget that is nearly spent, as hooks are told of it."""
+    return BudgetWarned(
+        budget=warning.budget,
+        threshold_nanos=warning.threshold_nanos,
+        used_nanos=warning.used_nanos,
+        limit_nanos=warning.limit_nanos,
+        resets_at=warning.resets_at,
+        at=time.time(),
+    )
+
+
 def budgets_of(config: Config) -> list[Budget]:
     """The budgets that this configuration declares; raises ConfigurationError for nonsense."""
     return [_budget(name, budget) for name, budget in config.budgets.items()]
+
+
+def declared_budgets(config: Config) -> list[Budget]:
+    """Those, and the own budgets of the keys that it declares."""
+    own = [budget for key in keys_of(config) if (budget := budget_of(key)) is not None]
+    return [*budgets_of(config), *own]
 
 
 def _budget(name: str, budget: BudgetConfig) -> Budget:
@@ -154,6 +183,17 @@ def keyring_of(config: Config, *, required: bool = False, windows: WindowOf = wi
         models=targets_of(config),
         required=required,
         windows=windows,
+    )
+
+
+def desk_of(config: Config, set_budget: Callable[[Budget], Awaitable[None]]) -> KeyDesk:
+    """Where keys are made and revoked; `set_budget` keeps a key's own budget."""
+    return KeyDesk(
+        KeyStore(config.storage.path),
+        keys_of(config),
+        models=config.models,
+        providers=callable_names(config.providers),
+        set_budget=set_budget,
     )
 
 

@@ -81,6 +81,24 @@ async def test_each_call_of_a_request_is_an_entry_at_its_own_target(tmp_path: Pa
         assert (total.input_tokens, total.output_tokens, total.cached_tokens) == (200, 40, 60)
 
 
+async def test_usage_adds_up_by_the_values_of_a_tag(tmp_path: Path) -> None:
+    async with books(tmp_path / "x.db") as at:
+        tags = [{"team": "a"}, {"team": "b", 'odd."$[0]': "x"}, {}, {"team": "a"}]
+        for number, each in enumerate(tags, 1):
+            hold = await at.ledger.reserve(f"r{number}", [(A, 100)], tags=each)
+            await at.ledger.settle(hold, [charge(10 * number)])
+
+        async def rows(tag: str) -> list[tuple[str | None, int, int]]:
+            found = await at.ledger.usage(tag=tag)
+            return [(row.name, row.requests, row.amount_nanos) for row in found]
+
+        assert await rows("team") == [("a", 2, 50), (None, 1, 30), ("b", 1, 20)]
+        assert await rows('odd."$[0]') == [(None, 3, 80), ("x", 1, 20)]
+        assert await rows("nothing") == [(None, 4, 100)]
+        with pytest.raises(ValueError, match="by='key' and tag='team': give one of them"):
+            await at.ledger.usage("key", tag="team")
+
+
 async def test_what_costs_more_than_was_held_is_recorded_and_overdraws(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

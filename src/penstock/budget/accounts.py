@@ -120,11 +120,17 @@ class Accounts:
         *,
         since: float | None = None,
         until: float | None = None,
+        tag: str | None = None,
     ) -> Sequence[UsageRow]:
-        """What was used between two moments, dearest first; without `by` in one row."""
+        """What was used between two moments, dearest first; without `by` in one row.
+
+        With `tag` instead of `by` there is a row for each value of the tag of this name.
+        """
         if by not in (None, "provider", "model", "key"):
             raise ValueError(f"by={by!r}: give 'provider', 'model', 'key' or None")
-        return await self._store.usage(by, since, until)
+        if tag is not None and by is not None:
+            raise ValueError(f"by={by!r} and tag={tag!r}: give one of them")
+        return await self._store.usage(by, since, until, tag=tag)
 
     async def history(
         self,

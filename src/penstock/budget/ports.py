@@ -128,9 +128,17 @@ class LedgerStore(Protocol):
         ...
 
     async def usage(
-        self, by: UsageBy | None, since: float | None, until: float | None
+        self,
+        by: UsageBy | None,
+        since: float | None,
+        until: float | None,
+        *,
+        tag: str | None = None,
     ) -> Sequence[UsageRow]:
-        """What was used, dearest first; without `by` one row for all of it."""
+        """What was used, dearest first; without `by` one row for all of it.
+
+        With `tag` instead of `by` there is a row for each value of that tag.
+        """
         ...
 
     async def history(

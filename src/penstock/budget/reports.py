@@ -114,6 +114,19 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """Calls whose price nobody knows; they are in the amount with nothing."""
 
 
+NOTHING_USED = UsageRow(
+    name=None,
+    requests=0,
+    input_tokens=0,
+    output_tokens=0,
+    cached_tokens=0,
+    cache_write_tokens=0,
+    reasoning_tokens=0,
+    amount_nanos=0,
+    estimated_nanos=0,
+)
+
+
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries; what is None is not asked for. Times are Unix seconds, `until` excluded.
 

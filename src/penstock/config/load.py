@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from pydantic import ValidationError
 
@@ -19,6 +19,7 @@ from penstock.contract.errors import ConfigurationError
 from penstock.providers.registry import KINDS, callable_names, unknown_kind
 
 FILE_NAME = "penstock.toml"
+_Place: TypeAlias = tuple[str | int, ...]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -53,8 +54,9 @@ def load(path: str | Path | None = None) -> Config:
 def parse(text: str, name: str = FILE_NAME) -> Config:
     """The configuration that this TOML text describes; `name` is used in messages."""
     missing: list[str] = []
+    written: dict[_Place, str] = {}
     try:
-        filled = _fill(tomllib.loads(text), (), text, missing)
+        filled = _fill(tomllib.loads(text), (), text, missing, written)
     except ValueError as error:
         raise ConfigurationError(f"{name} is not TOML: {error}; correct that line") from error
     except RecursionError:
@@ -74,6 +76,7 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
         ]
         raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
     whole = _with_default_model(config)
+    whole.written.update(written)
     found = chain(
         _unknown_names(config),
         _misplaced_prices(config),
@@ -163,15 +166,24 @@ def _with_default_model(config: Config) -> Config:
     return config.model_copy(update={"providers": providers, "models": default.models})
 
 
-def _fill(value: Any, path: tuple[str | int, ...], text: str, missing: list[str]) -> Any:
+def _fill(
+    value: Any, path: _Place, text: str, missing: list[str], written: dict[_Place, str]
+) -> Any:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match, path, text, missing), value)
+        filled = _VARIABLE.sub(lambda match: _variable(match, path, text, missing), value)
+        if _VARIABLE.search(value):
+            written[path] = value
+        return filled
     if isinstance(value, dict):
         table = cast(dict[str, Any], value)
-        return {key: _fill(item, (*path, key), text, missing) for key, item in table.items()}
+        return {
+            key: _fill(item, (*path, key), text, missing, written) for key, item in table.items()
+        }
     if isinstance(value, list):
         items = cast(list[Any], value)
-        return [_fill(item, (*path, index), text, missing) for index, item in enumerate(items)]
+        return [
+            _fill(item, (*path, index), text, missing, written) for index, item in enumerate(items)
+        ]
     return value
 
 

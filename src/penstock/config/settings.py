@@ -261,6 +261,14 @@ class Config(Section):
     storage: StorageConfig = Field(default_factory=StorageConfig)
     budgets: dict[Name, BudgetConfig] = Field(default_factory=dict)
     keys: dict[KeyName, KeyConfig] = Field(default_factory=dict)
+    _written: dict[tuple[str | int, ...], str] = PrivateAttr(
+        default_factory=dict[tuple[str | int, ...], str]
+    )
+
+    @property
+    def written(self) -> dict[tuple[str | int, ...], str]:
+        """The texts that name variables of the environment, as they stand in the file."""
+        return self._written
 
     _file: str | None = PrivateAttr(default=None)
 

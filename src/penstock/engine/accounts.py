@@ -92,7 +92,7 @@ class Paid:
 
         Raises ModelNotFound, RateLimited or BudgetExceeded.
         """
-        ranked = self._ranked
+        ranked = self._trail.ranked = self._ranked
         if self._admit is not None:
             self._admission = self._admit(ranked)
             ranked = self._admission.targets
@@ -103,8 +103,10 @@ class Paid:
                 self._admission.settle(None)
             raise
         if hold is None:
+            self._trail.allowed = ranked
             return ranked
         self._trail.extend = hold.extend
+        self._trail.allowed = hold.targets
         return hold.targets
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:

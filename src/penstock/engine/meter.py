@@ -93,6 +93,7 @@ class Meter:
                 max_tokens=request.max_tokens if sampling else None,
                 temperature=request.temperature if sampling else None,
                 key=caller.key,
+                tags=caller.tags,
                 traceparent=caller.traceparent,
                 tracestate=caller.tracestate,
             ),

@@ -44,20 +44,24 @@ class Breaker:
     """
 
     def __init__(
-        self, settings: BreakerSettings, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: BreakerSettings,
+        clock: Callable[[], float] = time.monotonic,
+        on_change: Callable[[BreakerState, BreakerState, str], None] | None = None,
     ) -> None:
-        """Begin closed."""
+        """Begin closed; `on_change` is told the state, the one before, and the reason."""
         self._settings = settings
         self._clock = clock
+        self._on_change = on_change
+        self._state: BreakerState = "closed"
         self._generation = 0
         # A weak reference: a permit that was dropped without a report frees its place when it is
         # collected. A lease would have to guess how long a healthy stream may last.
         self._probe: weakref.ref[Permit] | None = None
         self._waiting: list[asyncio.Future[None]] = []
-        self._enter("closed")
-        self._reason = ""
         self._until = 0.0
         self._opened = -math.inf
+        self._enter("closed")
 
     def configure(self, settings: BreakerSettings) -> None:
         """Go by these settings from now on; a cooldown that has begun is not changed."""
@@ -67,7 +71,7 @@ class Breaker:
     def state(self) -> BreakerState:
         """Now; an open breaker becomes half-open by itself when its cooldown has passed."""
         if self._state == "open" and self._clock() >= self._until:
-            self._enter("half_open")
+            self._enter("half_open", self._reason)
         return self._state
 
     @property
@@ -121,28 +125,29 @@ class Breaker:
         until = self._clock() + seconds
         if self.state == "open" and until < self._until:
             return
-        self._enter("open")
-        self._reason = reason
         self._until = until
         self._opened = self._clock()
+        self._enter("open", reason)
 
     def reset(self) -> None:
         """Close by hand; what is under way from before counts no more."""
         self._enter("closed")
-        self._reason = ""
 
     def recovered(self) -> None:
         """An active check succeeded: what is open may be probed now, unless until `reset`."""
         if self.state == "open" and self._until != math.inf:
-            self._enter("half_open")
+            self._enter("half_open", self._reason)
 
-    def _enter(self, state: BreakerState) -> None:
-        self._state: BreakerState = state
+    def _enter(self, state: BreakerState, reason: str = "") -> None:
+        before, self._state = self._state, state
+        self._reason = reason
         self._generation += 1
         self._failures = 0
         self._successes = 0
         self._probe = None
         self._wake()
+        if self._on_change is not None and state != before:
+            self._on_change(state, before, reason)
 
     async def _report_of_the_probe(self) -> None:
         report: asyncio.Future[None] = asyncio.get_running_loop().create_future()

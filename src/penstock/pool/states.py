@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
 
 import msgspec
 
@@ -15,6 +14,7 @@ from penstock.pool.breaker import LAST_RESORT_S, Breaker, BreakerSettings, Permi
 from penstock.pool.history import Waits
 from penstock.pool.judge import blame_of
 from penstock.pool.slots import Slots
+from penstock.telemetry.records import TargetChanged, TargetCondition
 
 _MOST_STATES = 1024
 """Callers make the names of models up, so the memory of them has a limit."""
@@ -24,7 +24,7 @@ class TargetHealth(msgspec.Struct, frozen=True, omit_defaults=True):
     """One target as it is seen from outside."""
 
     target: str
-    state: Literal["closed", "open", "half_open"]
+    state: TargetCondition
     reason: str = ""
     retry_in_s: float = 0.0
     in_flight: int = 0
@@ -35,13 +35,20 @@ class TargetHealth(msgspec.Struct, frozen=True, omit_defaults=True):
 class TargetState:
     """One target: its breaker, its places, and what is held against it."""
 
-    def __init__(self, target: Target, settings: BreakerSettings, limit: int | None) -> None:
-        """Healthy and idle, as far as anybody knows."""
+    def __init__(
+        self,
+        target: Target,
+        settings: BreakerSettings,
+        limit: int | None,
+        told: Callable[[TargetChanged], None] = lambda change: None,
+    ) -> None:
+        """Healthy and idle, as far as anybody knows; `told` hears when its breaker changes."""
         self.target = target
         self._settings = settings
         self._shunned_until = 0.0
         self._shunned_for = ""
-        self.breaker = Breaker(settings)
+        self._told = told
+        self.breaker = Breaker(settings, on_change=self._changed)
         self.slots = Slots(limit)
         self.first_tokens = Waits()
         self.answers = Waits()
@@ -52,6 +59,9 @@ class TargetState:
         self._settings = settings
         self.breaker.configure(settings)
         self.slots.configure(limit)
+
+    def _changed(self, state: TargetCondition, before: TargetCondition, reason: str) -> None:
+        self._told(TargetChanged(str(self.target), state, before, reason, time.time()))
 
     def failed(self, permit: Permit, error: PenstockError) -> None:
         """Learn from an error of this target."""
@@ -137,6 +147,8 @@ class TargetStates:
         self._settings = settings or BreakerSettings()
         self._limits = limits or {}
         self._states: dict[Target, TargetState] = {}
+        self.on_change: Callable[[TargetChanged], None] | None = None
+        """Told whenever the breaker of one of them changes."""
 
     def __getitem__(self, target: Target) -> TargetState:
         """The state of this target, from now on."""
@@ -145,8 +157,12 @@ class TargetStates:
             if len(self._states) >= _MOST_STATES:
                 self._forget_idle()
             limit = self._limits.get(target.provider)
-            state = self._states[target] = TargetState(target, self._settings, limit)
+            state = self._states[target] = TargetState(target, self._settings, limit, self._changed)
         return state
+
+    def _changed(self, change: TargetChanged) -> None:
+        if self.on_change is not None:
+            self.on_change(change)
 
     def __iter__(self) -> Iterator[TargetState]:
         """Those that were asked for already."""

@@ -18,6 +18,7 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 from penstock.telemetry.records import (
     AttemptRecord,
     AttemptStarted,
+    Happening,
     Record,
     RequestContent,
     RequestRecord,
@@ -133,6 +134,11 @@ class Hooks:
 
     def finished(self, record: RequestRecord) -> None:
         """A request has ended, however it did."""
+        if self._subscriptions:
+            self._tell(record)
+
+    def happened(self, record: Happening) -> None:
+        """Something that belongs to no single request."""
         if self._subscriptions:
             self._tell(record)
 

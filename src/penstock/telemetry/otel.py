@@ -110,6 +110,8 @@ class OpenTelemetry:
                 self._write_content(record)
             case RequestRecord():
                 self._end_request(record)
+            case _:
+                pass
 
     def inject(self, headers: MutableMapping[str, str]) -> None:
         """Add `traceparent` (and `tracestate`) to the headers of a call to a provider.

@@ -1,13 +1,14 @@
-"""What is told about requests and attempts.
+"""What is told about requests and attempts, and about what happens beside them.
 
-No record holds what was said: no message, no answer, no text of an error and no value of the
-caller's metadata. Content is a record of its own, made only for a subscriber that asked for it.
+No record holds what was said: no message, no answer, no value of the caller's metadata, and no text
+of an error but the reason for which a breaker has opened. Content is a record of its own, made only
+for a subscriber that asked for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -15,9 +16,11 @@ import msgspec
 from penstock.contract.errors import PenstockError, RequestCancelled
 from penstock.contract.exchange import SamplingRequest, StopReason, Usage
 from penstock.contract.messages import Content
+from penstock.contract.ports import Target
 
 Operation: TypeAlias = Literal["chat", "embeddings", "transcription"]
 Outcome: TypeAlias = Literal["ok", "failed", "cancelled"]
+TargetCondition: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class RequestStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,6 +36,8 @@ class RequestStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     temperature: float | None = None
     key: str | None = None
     """The name of the key that the caller has shown."""
+    tags: Mapping[str, str] = {}
+    """Those of the key, and none of what the request's metadata says."""
     traceparent: str | None = None
     """The caller's place in a trace, as in the W3C header; else it is that of the running task."""
     tracestate: str | None = None
@@ -118,6 +123,12 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     requested_model: str | None = None
     key: str | None = None
     """The name of the key that the caller has shown."""
+    tags: Mapping[str, str] = {}
+    """Those of the key, and none of what the request's metadata says."""
+    ranked: Sequence[Target] = ()
+    """The targets in the order of the route; none when the request got no route."""
+    allowed: Sequence[Target] = ()
+    """Those of them that the caller may use and has money for."""
     provider: str | None = None
     """Who answered, or failed last; None when nobody was asked."""
     model: str | None = None
@@ -146,6 +157,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         usage: Usage | None = None,
         cost_nanos: int | None = None,
         attempts: tuple[AttemptRecord, ...] = (),
+        ranked: Sequence[Target] = (),
+        allowed: Sequence[Target] = (),
     ) -> RequestRecord:
         """The end of what has begun; who answered is the last attempt's, unless it is given."""
         last = attempts[-1] if attempts else None
@@ -158,6 +171,9 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             stream=begun.stream,
             requested_model=begun.requested_model,
             key=begun.key,
+            tags=begun.tags,
+            ranked=ranked,
+            allowed=allowed,
             provider=provider or (last.provider if last else None),
             model=model or (last.model if last else None),
             first_token_s=first_token_s,
@@ -178,7 +194,56 @@ class RequestContent(msgspec.Struct, frozen=True):
     answer: tuple[Content, ...] = ()
 
 
-Record: TypeAlias = RequestStarted | AttemptStarted | AttemptRecord | RequestContent | RequestRecord
+class TargetChanged(msgspec.Struct, frozen=True):
+    """The breaker of a target has opened, closed, or lets single requests through."""
+
+    target: str
+    state: TargetCondition
+    before: TargetCondition
+    reason: str
+    """Why it opened; empty when it closed."""
+    at: float
+    """Unix seconds, as all times here."""
+
+
+class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
+    """So much of a budget is spent, in nano-dollars; told once for each threshold and period."""
+
+    budget: str
+    threshold_nanos: int
+    used_nanos: int
+    limit_nanos: int
+    resets_at: float | None
+    at: float
+
+
+class CallRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway let somebody not in; what was shown as a key is in none of this."""
+
+    status: int
+    method: str
+    path: str
+    peer: str
+    key: str | None
+    """The name of the key, where it is known."""
+    reason: str
+    at: float
+
+
+class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway has read its configuration anew."""
+
+    source: str
+    problem: str | None
+    """Why it was refused, so that the one before still holds; None when it is in force."""
+    at: float
+
+
+Happening: TypeAlias = TargetChanged | BudgetWarned | CallRefused | ConfigReloaded
+"""What belongs to no single request."""
+Record: TypeAlias = (
+    RequestStarted | AttemptStarted | AttemptRecord | RequestContent | RequestRecord | Happening
+)
 
 
 def has_answered(record: AttemptRecord | RequestRecord) -> bool:

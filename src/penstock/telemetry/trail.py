@@ -58,7 +58,7 @@ class Try:
 class Trail:
     """What one request has tried so far; `finished` is called once, by whoever began it."""
 
-    __slots__ = ("attempts", "begun", "extend", "hooks")
+    __slots__ = ("allowed", "attempts", "begun", "extend", "hooks", "ranked")
 
     def __init__(self, hooks: Hooks, begun: RequestStarted) -> None:
         """The request has come in."""
@@ -66,6 +66,10 @@ class Trail:
         self.begun = begun
         self.attempts: list[AttemptRecord] = []
         """Those that have ended, in the order of their ends."""
+        self.ranked: Sequence[Target] = ()
+        """The targets in the order of the route, once there is one."""
+        self.allowed: Sequence[Target] = ()
+        """Those of them that the caller may use and has money for."""
         self.extend: Callable[[Target, Sequence[AttemptRecord]], Awaitable[None]] | None = None
         """Sets money aside for a further try at this target; None: there is no need to."""
         hooks.started(begun)
@@ -121,6 +125,8 @@ class Trail:
                 usage=self.used,
                 cost_nanos=cost_nanos,
                 attempts=tuple(self.attempts),
+                ranked=self.ranked,
+                allowed=self.allowed,
             )
         )
 

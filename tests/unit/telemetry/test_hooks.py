@@ -13,7 +13,7 @@ from penstock import SamplingRequest, user
 from penstock.contract.messages import Text
 from penstock.telemetry.hooks import Hooks, current_attempt
 from penstock.telemetry.recorder import Recorder
-from penstock.telemetry.records import AttemptRecord, Record, RequestContent
+from penstock.telemetry.records import AttemptRecord, ConfigReloaded, Record, RequestContent
 from tests.support.telemetry import ATTEMPT, ATTEMPTED, FINISHED, STARTED, attempted, play
 
 CONTENT = RequestContent(
@@ -191,3 +191,12 @@ def test_the_current_attempt_ends_with_an_error_too() -> None:
     with pytest.raises(KeyError):
         call()
     assert current_attempt() is None
+
+
+def test_what_belongs_to_no_request_is_told_too() -> None:
+    hooks, recorder = Hooks(), Recorder()
+    told = ConfigReloaded(source="penstock.toml", problem=None, at=0.0)
+    hooks.happened(told)
+    hooks.subscribe(recorder)
+    hooks.happened(told)
+    assert recorder.records == [told]

@@ -51,12 +51,20 @@ def swept_at(connection: sqlite3.Connection) -> float | None:
 
 
 def usage(
-    connection: sqlite3.Connection, by: UsageBy | None, since: float | None, until: float | None
+    connection: sqlite3.Connection,
+    by: UsageBy | None,
+    since: float | None,
+    until: float | None,
+    tag: str | None = None,
 ) -> list[UsageRow]:
     """What was used, dearest first."""
     where, values = _where(HistoryFilter(since=since, until=until))
+    name = _NAMES[by]
+    if tag is not None:
+        name = "(SELECT value FROM json_each(tags) WHERE json_each.key = ?)"
+        values.insert(0, tag)
     rows = connection.execute(
-        f"SELECT {_NAMES[by]}, "
+        f"SELECT {name}, "
         "count(DISTINCT CASE kind WHEN 'adjust' THEN NULL ELSE hold END), "
         "coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), "
         "coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0), "

@@ -139,10 +139,15 @@ class SqliteStore:
         return await self._read(lambda connection: reads.balances(connection, at))
 
     async def usage(
-        self, by: UsageBy | None, since: float | None, until: float | None
+        self,
+        by: UsageBy | None,
+        since: float | None,
+        until: float | None,
+        *,
+        tag: str | None = None,
     ) -> Sequence[UsageRow]:
         """Reads the entries of that time, and no others."""
-        return await self._read(lambda connection: reads.usage(connection, by, since, until))
+        return await self._read(lambda connection: reads.usage(connection, by, since, until, tag))
 
     async def history(
         self, chosen: HistoryFilter, cursor: int | None, limit: int, *, oldest_first: bool
