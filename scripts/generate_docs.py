@@ -11,6 +11,7 @@
 | docs/errors.md | penstock.contract.errors: the tree and its docstrings |
 | docs/cli.md | penstock.cli: the help of every command |
 | docs/contributing.md | CONTRIBUTING.md |
+| docs/openapi.json, docs/admin-openapi.json | penstock.server: the types of the endpoints |
 
 In pages that people write, the table between `<!-- generated: NAME -->` and `<!-- end -->` is
 generated too; the names are the keys of `TABLES`.
@@ -38,6 +39,9 @@ from penstock.config.settings import Config  # noqa: E402
 from penstock.config.template import template  # noqa: E402
 from penstock.contract import errors  # noqa: E402
 from penstock.providers.registry import KINDS  # noqa: E402
+from penstock.server.admin_api import admin_document  # noqa: E402
+from penstock.server.admin_events import DATA  # noqa: E402
+from penstock.server.openapi_doors import doors_document  # noqa: E402
 from tests.conformance.behaviour import Behaviour  # noqa: E402
 from tests.conformance.behaviours import BEHAVIOURS, SECTIONS  # noqa: E402
 from tests.conformance.subjects import SUBJECTS  # noqa: E402
@@ -459,6 +463,31 @@ def price_sources() -> str:
     return _table(("kind", "prices"), rows)
 
 
+def admin_endpoints() -> str:
+    """A row for each endpoint of the admin API."""
+    rows = (
+        [f"`{method.upper()} {path}`", _names(operation), operation["summary"]]
+        for path, methods in admin_document()["paths"].items()
+        for method, operation in methods.items()
+    )
+    return _table(("endpoint", "parameters and fields", "what it does"), rows)
+
+
+def _names(operation: dict[str, Any]) -> str:
+    asked = [each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    if reference := body.get("schema", {}).get("$ref"):
+        schema = admin_document()["components"]["schemas"][reference.rsplit("/", 1)[1]]
+        asked += schema["properties"]
+    return ", ".join(f"`{name}`" for name in asked)
+
+
+def admin_events() -> str:
+    """A row for each live event."""
+    rows = ([f"`{name}`", _text(kind.__doc__).replace("\n", " ")] for name, kind in DATA.items())
+    return _table(("event", "what it holds"), rows)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/contributing.md": contributing,
     "docs/providers/matrix.md": matrix,
@@ -467,10 +496,16 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/errors.md": error_page,
     "docs/cli.md": command_line,
 }
+FILES: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "docs/openapi.json": doors_document,
+    "docs/admin-openapi.json": admin_document,
+}
 TABLES: Mapping[str, Callable[[], str]] = {
     "kinds": kinds,
     "default-models": default_models,
     "price-sources": price_sources,
+    "admin-endpoints": admin_endpoints,
+    "admin-events": admin_events,
 }
 
 
@@ -478,6 +513,8 @@ def generated(root: Path) -> Iterator[tuple[Path, str]]:
     """Every page that has something generated in it, with the text that it should have."""
     for name, make in PAGES.items():
         yield root / name, make()
+    for name, document in FILES.items():
+        yield root / name, json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
     for path in sorted((root / "docs").rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if path.relative_to(root).as_posix() not in PAGES and _REGION.search(text):

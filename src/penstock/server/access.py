@@ -17,12 +17,12 @@ from __future__ import annotations
 import hmac
 import logging
 import math
-import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.contract.errors import ModelNotFound, PenstockError, RateLimited
-from penstock.keys.records import LONGEST, PREFIX, digest_of
+from penstock.keys.records import LONGEST, digest_of, without_keys
 from penstock.keys.ring import Keyring, Verdict
 from penstock.keys.terms import KeyTerms, not_for_this_key
 from penstock.pool.supervise import Supervisor
@@ -30,8 +30,8 @@ from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Header
 from penstock.server.guard import LocalGuard
-from penstock.server.rate_headers import REQUESTS, TOKENS, limit_headers
-from penstock.telemetry.records import Record, RequestRecord, RequestStarted
+from penstock.server.key_limits import limit_headers
+from penstock.telemetry.records import CallRefused, Record, RequestRecord, RequestStarted
 
 Needs: TypeAlias = Literal["nothing", "optional", "key", "operator", "admin"]
 """What a route asks of its caller; `optional`: a key that is shown must be good."""
@@ -39,13 +39,17 @@ Needs: TypeAlias = Literal["nothing", "optional", "key", "operator", "admin"]
 logger = logging.getLogger("penstock.server")
 _ADMIN = "/admin"
 _LONGEST_SAID = 200
-_KEY_TEXT = re.compile(rf"{PREFIX}[\w-]+")
 _HEADERS = (b"x-api-key", b"api-key")
 _CHALLENGE: tuple[Header, ...] = ((b"www-authenticate", b"Bearer"),)
 _COUNTED = "POST"
 """What counts as a request to a key's limits; looking at lists does not."""
 
 _NOBODYS: Mapping[str, str | None] = {}
+_NO_ADMIN = (
+    "this gateway has no admin key, so that nobody gets in here: write admin_key = "
+    '"${PENSTOCK_ADMIN_KEY}" below [server] in penstock.toml, set that variable to 16 or more '
+    "characters, and start the gateway anew"
+)
 _WHY: Mapping[Verdict, str] = {
     "unknown": "this gateway does not know that key",
     "expired": "this key has expired; ask for another",
@@ -101,8 +105,7 @@ class Access:
     def headers(self) -> Iterator[Header]:
         """The limits of the key and what is left of them, in OpenAI's form."""
         if self.terms is not None:
-            yield from limit_headers(REQUESTS, self.terms.requests)
-            yield from limit_headers(TOKENS, self.terms.tokens)
+            yield from limit_headers(self.terms)
 
 
 EVERYBODY = Access(asked=False)
@@ -146,6 +149,8 @@ class Gate:
         self._owners: dict[str, str | None] = {}
         self._watching = Supervisor()
         self._watching.add("keys", keys.watch)
+        self.on_refusal: Callable[[CallRefused], None] | None = None
+        """Told of everybody who was not let in."""
 
     def configure(self, admin_key: str | None, cors: Cors | None = None) -> None:
         """Another admin key, and pages of other sites."""
@@ -186,6 +191,8 @@ class Gate:
             self._guard.check(headers)
             if needs != "admin":
                 return EVERYBODY
+        if needs == "admin" and self._admin is None:
+            raise _Refused("no admin key is set", _unauthorized(_NO_ADMIN, "admin_key_not_set"))
         if needs == "nothing":
             return EVERYBODY
         shown = _shown(headers)
@@ -252,10 +259,23 @@ class Gate:
     def _is_admin(self, shown: bytes) -> bool:
         return self._admin is not None and hmac.compare_digest(self._admin, digest_of(shown))
 
-    @staticmethod
-    def _log(visitor: Visitor, status: int, reason: str, terms: KeyTerms | None = None) -> None:
+    def _log(
+        self, visitor: Visitor, status: int, reason: str, terms: KeyTerms | None = None
+    ) -> None:
         if terms is None and visitor.access is not None:
             terms = visitor.access.terms
+        if self.on_refusal is not None:
+            self.on_refusal(
+                CallRefused(
+                    status=status,
+                    method=visitor.method,
+                    path=_loggable(visitor.path),
+                    peer=visitor.peer,
+                    key=None if terms is None else terms.key.name,
+                    reason=reason,
+                    at=time.time(),
+                )
+            )
         logger.log(
             logging.INFO if status == 429 else logging.WARNING,
             "refused with %d: %s %s from %s, key %s: %s",
@@ -296,7 +316,7 @@ def _shown(headers: Mapping[bytes, bytes]) -> bytes | None:
 
 def _loggable(said: str) -> str:
     """What a caller has chosen, short, on one line, and without a key that stands in it."""
-    return ascii(_KEY_TEXT.sub(f"{PREFIX}***", said[:_LONGEST_SAID]))
+    return ascii(without_keys(said[:_LONGEST_SAID]))
 
 
 def _missing(needs: Needs) -> str:
@@ -304,8 +324,8 @@ def _missing(needs: Needs) -> str:
     return f"this takes {what}: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
 
 
-def _unauthorized(message: str) -> Failure:
-    return Failure(401, message, code="invalid_api_key", headers=_CHALLENGE)
+def _unauthorized(message: str, code: str = "invalid_api_key") -> Failure:
+    return Failure(401, message, code=code, headers=_CHALLENGE)
 
 
 def _count(terms: KeyTerms) -> None:

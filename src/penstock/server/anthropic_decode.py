@@ -176,6 +176,9 @@ _MODES: Mapping[str, ToolChoice] = {
 }
 
 _decode_counted = msgspec.json.Decoder(_Counted).decode
+WIRE_REQUEST: type[msgspec.Struct] = _Body
+WIRE_PROMPT: type[msgspec.Struct] = _Counted
+"""What is read here, for the OpenAPI document."""
 
 
 class MessagesCall(msgspec.Struct, frozen=True):

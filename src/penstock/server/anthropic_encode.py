@@ -63,6 +63,8 @@ class _Message(msgspec.Struct, gc=False, kw_only=True):
 
 
 _encode = msgspec.json.Encoder().encode
+WIRE_ANSWER: type[msgspec.Struct] = _Message
+"""What is written here, for the OpenAPI document."""
 
 
 def encode(result: Result, stop_sequences: Sequence[str] = ()) -> bytes:

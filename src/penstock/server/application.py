@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from penstock.config.settings import Config
 from penstock.gateway import Engine
 from penstock.keys.store import KeyStore
 from penstock.keys.windows import WindowOf, window_of
 from penstock.server import (
+    admin_api,
     anthropic_api,
     openai_api,
+    openapi_doors,
     operations,
     responses_api,
     sampling_api,
     sampling_ws,
 )
 from penstock.server.access import Gate
+from penstock.server.admin_answers import RequestInfo, RequestList, TargetList
+from penstock.server.admin_local import request_info, request_list, target_list
+from penstock.server.admin_questions import RequestsQuery
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
 from penstock.server.patience import Patience
-from penstock.server.siblings import Siblings
+from penstock.server.siblings import Question, Siblings
+from penstock.telemetry.feed import Feed
 from penstock.telemetry.logs import RequestLog
 from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
+from penstock.telemetry.recent import RecentRequests
 from penstock.wiring import keyring_of, keys_of, targets_of
 
 
@@ -42,12 +51,16 @@ def application(
     """
     gate = Gate(keyring_of(config, required=key_required, windows=windows))
     metrics = PrometheusMetrics()
+    recent, feed = RecentRequests(), Feed()
     siblings = siblings or Siblings()
 
     def opened() -> Engine:
         engine = open_engine()
         engine.hooks.subscribe(metrics)
         engine.hooks.subscribe(gate.watch)
+        engine.hooks.subscribe(recent)
+        feed.follow(engine.hooks)
+        gate.on_refusal = engine.hooks.happened
         if config.server.log != "none":
             engine.hooks.subscribe(RequestLog())
         return engine
@@ -59,11 +72,14 @@ def application(
             **responses_api.ROUTES,
             **anthropic_api.ROUTES,
             **sampling_api.routes(siblings),
+            **openapi_doors.ROUTES,
             **operations.routes(metrics, siblings),
+            **admin_api.routes(recent, feed, gate.keys, siblings),
         },
         max_request_bytes=config.limits.max_request_bytes,
         gate=gate,
         sockets=sampling_ws.SOCKETS,
+        on_stop=feed.close,
     )
 
     def configure(config: Config) -> None:
@@ -83,20 +99,54 @@ def application(
         targets = targets_of(config)
         metrics.know(targets, (target for several in targets.values() for target in several))
 
+    answer_siblings(siblings, app, gate, metrics, recent)
+    configure(config)
+    app.configure = configure
+    return app
+
+
+def answer_siblings(
+    siblings: Siblings,
+    app: App,
+    gate: Gate,
+    metrics: PrometheusMetrics,
+    recent: RecentRequests,
+) -> None:
+    """Let other workers know and do what only this one can."""
+
+    def engine() -> Engine:
+        if app.engine is None:
+            raise RuntimeError("this worker is starting")
+        return app.engine
+
     async def cancel(asked: tuple[str, str | None]) -> bool:
         request_id, key = asked
-        engine = app.engine
-        return (
-            engine is not None
-            and gate.is_of(request_id, key)
-            and await engine.cancel_request(request_id)
-        )
+        return gate.is_of(request_id, key) and await engine().cancel_request(request_id)
 
     async def samples(_: object) -> Samples:
         return metrics.samples()
 
-    siblings.answer(sampling_api.CANCEL, cancel)
-    siblings.answer(operations.METRICS, samples)
-    configure(config)
-    app.configure = configure
-    return app
+    async def requests(query: object) -> RequestList:
+        return request_list(recent, msgspec.convert(query, RequestsQuery))
+
+    async def request(request_id: str) -> RequestInfo | None:
+        return request_info(recent, request_id)
+
+    async def targets(_: object) -> TargetList:
+        return target_list(engine())
+
+    async def down(asked: tuple[str, str]) -> TargetList:
+        engine().mark_down(*asked)
+        return target_list(engine())
+
+    async def up(target: str) -> TargetList:
+        engine().mark_up(target)
+        return target_list(engine())
+
+    siblings.answer(Question.CANCEL, cancel)
+    siblings.answer(Question.METRICS, samples)
+    siblings.answer(Question.REQUESTS, requests)
+    siblings.answer(Question.REQUEST, request)
+    siblings.answer(Question.TARGETS, targets)
+    siblings.answer(Question.DOWN, down)
+    siblings.answer(Question.UP, up)

@@ -75,11 +75,14 @@ class App:
         max_request_bytes: int,
         gate: Gate | None = None,
         sockets: Mapping[str, SocketRoute] | None = None,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         """The engine is opened when the server starts, on the server's event loop.
 
         Without a `gate` everybody may do everything; `sockets` are the WebSockets by their paths.
+        `on_stop` ends answers that would never end by themselves, when the server begins to stop.
         """
+        self.on_stop = on_stop
         self._open_engine = open_engine
         self._engine: Engine | None = None
         self.max_request_bytes = max_request_bytes

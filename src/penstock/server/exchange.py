@@ -61,6 +61,7 @@ class Exchange:
         "_client",
         "_limit",
         "_receive",
+        "_scope",
         "_send",
         "_task",
         "_timer",
@@ -78,6 +79,7 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
         """`limit` is the size of the largest body that is read."""
+        self._scope = scope
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
@@ -106,6 +108,16 @@ class Exchange:
     def caller(self) -> Caller | None:
         """Where the request comes from, as far as its key and its headers tell."""
         return caller_of(self.headers, self.access)
+
+    @property
+    def raw_path(self) -> bytes:
+        """The path as it was sent, so that a `%2F` in a name is not one of its slashes."""
+        return self._scope.get("raw_path") or self.path.encode()
+
+    @property
+    def query(self) -> bytes:
+        """What follows the question mark, as it was sent."""
+        return self._scope.get("query_string", b"")
 
     @property
     def peer(self) -> str:

@@ -67,6 +67,7 @@ class GatewayServer(uvicorn.Server):
         config.timeout_graceful_shutdown = GRACE_S if grace_s is None else grace_s  # pyright: ignore[reportAttributeAccessIssue]
         super().__init__(config)
         self._on_start = on_start
+        self._on_stop = app.on_stop
 
     @property
     def running_requests(self) -> int:
@@ -82,6 +83,7 @@ class GatewayServer(uvicorn.Server):
         """Take no more requests and let the running ones finish; the second time, cut them."""
         if not self.should_exit:
             self.should_exit = True
+            self._on_stop()
             return
         for task in list(self.server_state.tasks):
             task.cancel()

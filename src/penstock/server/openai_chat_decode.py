@@ -156,6 +156,9 @@ EFFORTS: Mapping[str, ReasoningLevel] = {
 }
 MODES = {mode: ToolChoice(mode) for mode in ("auto", "none", "required")}
 
+WIRE_REQUEST: type[msgspec.Struct] = _Body
+"""What is read here, for the OpenAPI document."""
+
 
 class ChatCall(msgspec.Struct, frozen=True, gc=False):
     """One call of this door."""

@@ -50,8 +50,8 @@ class _Message(msgspec.Struct, gc=False, kw_only=True):
     role: str = "assistant"
     content: str | None
     refusal: None = None
-    reasoning_content: str | msgspec.UnsetType
-    tool_calls: list[_ToolCall] | msgspec.UnsetType
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
+    tool_calls: list[_ToolCall] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Choice(msgspec.Struct, gc=False, kw_only=True):
@@ -83,10 +83,12 @@ class _Completion(msgspec.Struct, gc=False, kw_only=True):
     created: int
     model: str
     choices: list[_Choice]
-    usage: _Usage | msgspec.UnsetType
+    usage: _Usage | msgspec.UnsetType = msgspec.UNSET
 
 
 _encode = msgspec.json.Encoder().encode
+WIRE_ANSWER: type[msgspec.Struct] = _Completion
+"""What is written here, for the OpenAPI document."""
 
 
 def encode(result: Result) -> bytes:

@@ -41,7 +41,7 @@ class _List(msgspec.Struct, gc=False, kw_only=True):
     object: str = "list"
     data: list[_Embedding]
     model: str
-    usage: _Usage | msgspec.UnsetType
+    usage: _Usage | msgspec.UnsetType = msgspec.UNSET
 
 
 class EmbeddingCall(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +53,9 @@ class EmbeddingCall(msgspec.Struct, frozen=True, gc=False):
 
 _decode_body = msgspec.json.Decoder(_Body).decode
 _encode = msgspec.json.Encoder().encode
+WIRE_REQUEST: type[msgspec.Struct] = _Body
+WIRE_ANSWER: type[msgspec.Struct] = _List
+"""What is read and written here, for the OpenAPI document."""
 
 
 def decode(data: bytes) -> EmbeddingCall:

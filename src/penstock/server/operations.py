@@ -8,13 +8,13 @@ from penstock.contract.errors import PenstockError
 from penstock.gateway import Engine
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange
-from penstock.server.siblings import Siblings
+from penstock.server.siblings import Question, Siblings
 from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 
 _UNAVAILABLE = 503
-METRICS = "metrics"
-"""What workers ask one another for their counters."""
+METRICS_TYPES = ("text/plain", "application/openmetrics-text")
+"""What Prometheus may ask for."""
 
 
 async def ready(engine: Engine, exchange: Exchange) -> None:
@@ -59,7 +59,7 @@ class Metrics:
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
         """In the format that the scraper prefers; all workers together."""
         accept = exchange.headers.get(b"accept", b"").decode("latin-1")
-        others = [Samples(each) for each in await self._siblings.ask(METRICS)]
+        others = [Samples(each) for each in await self._siblings.ask(Question.METRICS)]
         body, content_type = self._metrics.exposition(accept, others)
         await exchange.reply(body, content_type=content_type.encode())
 

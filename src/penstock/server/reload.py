@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from penstock.config.settings import Config
 from penstock.contract.errors import PenstockError
 from penstock.server.listening import Certificates
+from penstock.telemetry.records import ConfigReloaded
 
 LOOK_S = 0.5
 """How often the files are looked at; a change counts when it has lasted from one look to the
@@ -37,11 +39,14 @@ class Reloader:
         *,
         watches: bool = True,
         on_renewed: Callable[[], None] = lambda: None,
+        on_read: Callable[[ConfigReloaded], None] = lambda _: None,
     ) -> None:
         """`apply` makes a configuration hold, or raises and leaves everything as it is.
 
-        Without `watches` it reads only what it is told to; `on_renewed` hears of certificates.
+        Without `watches` it reads only what it is told to. `on_renewed` hears of certificates,
+        `on_read` of configurations.
         """
+        self._on_read = on_read
         self._watches = watches
         self._on_renewed = on_renewed
         self._config = config
@@ -95,14 +100,19 @@ class Reloader:
             await self._apply(config)
         except PenstockError as error:
             logger.error("not reloaded, and what ran before goes on: %s", error)
+            self._tell(str(error))
             return
         before, self._config = self._config, config
         names = [name for name in Config.model_fields if _differs(before, config, name)]
         logger.info("reloaded %s: %s", self._file, ", ".join(names))
+        self._tell(None)
         fixed = [name for name in FIXED if _differs(before.server, config.server, name)]
         if fixed:
             what = ", ".join(f"server.{name}" for name in fixed)
             logger.warning("%s: this takes effect when the gateway is started anew", what)
+
+    def _tell(self, problem: str | None) -> None:
+        self._on_read(ConfigReloaded(source=str(self._file), problem=problem, at=time.time()))
 
     def _renew(self) -> None:
         if self._certificates is None:

@@ -129,6 +129,8 @@ _REMEDIES: Mapping[str, str] = {
     "prompt": "nothing is stored here: send the prompt's text",
 }
 _LOGPROBS = "message.output_text.logprobs"
+WIRE_REQUEST: type[msgspec.Struct] = _Body
+"""What is read here, for the OpenAPI document."""
 
 
 class Echo(_Wire, kw_only=True):

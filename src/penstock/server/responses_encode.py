@@ -110,7 +110,9 @@ class _OutputDetails(msgspec.Struct, gc=False):
     reasoning_tokens: int
 
 
-class _Usage(msgspec.Struct, gc=False):
+class ResponseUsage(msgspec.Struct, gc=False):
+    """What was read and written."""
+
     input_tokens: int
     input_tokens_details: _InputDetails
     output_tokens: int
@@ -278,11 +280,11 @@ def phase_of(part: Text) -> str | msgspec.UnsetType:
     return phase if isinstance(phase, str) else msgspec.UNSET
 
 
-def _usage(usage: Usage) -> _Usage | None:
+def _usage(usage: Usage) -> ResponseUsage | None:
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     # This wire has no way to say that a detail is unknown.
-    return _Usage(
+    return ResponseUsage(
         usage.input_tokens,
         _InputDetails(usage.cached_input_tokens or 0, usage.cache_write_tokens or 0),
         usage.output_tokens,

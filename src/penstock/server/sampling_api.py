@@ -14,11 +14,9 @@ from penstock.server.sampling_decode import SamplingCall, decode, in_callers_wor
 from penstock.server.sampling_encode import EventFrames, StreamEncoder, encode
 from penstock.server.sampling_errors import SAMPLING_ERRORS
 from penstock.server.sampling_ws import PATH
-from penstock.server.siblings import Siblings
+from penstock.server.siblings import Question, Siblings
 
 _REQUESTS = "/v1/requests"
-CANCEL = "cancel"
-"""What workers ask one another: `[request id, key or null]`."""
 
 
 async def create_message(engine: Engine, exchange: Exchange) -> None:
@@ -71,7 +69,9 @@ class Cancel:
         """Here, or else where it runs."""
         request_id = exchange.path.removeprefix(f"{_REQUESTS}/")
         stopped = exchange.may_cancel(request_id) and await engine.cancel_request(request_id)
-        if not stopped and not any(await self._siblings.ask(CANCEL, [request_id, exchange.sees])):
+        if not stopped and not any(
+            await self._siblings.ask(Question.CANCEL, [request_id, exchange.sees])
+        ):
             raise HttpProblem(
                 Failure(
                     404,

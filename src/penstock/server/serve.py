@@ -159,6 +159,7 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
         app.change,
         certificates,
         watches=post is None,
+        on_read=lambda read: app.engine.hooks.happened(read) if app.engine is not None else None,
     )
 
     def stop() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -22,6 +23,25 @@ PATIENCE_S = 2.0
 """How long a worker waits for another, which may be busy, or gone."""
 _LONGEST = 64 * 1024 * 1024
 _log = logging.getLogger("penstock.server")
+
+
+class Question(StrEnum):
+    """What workers ask one another, with its argument and its answer."""
+
+    CANCEL = "cancel"
+    """`[request id, key or null]`: whether a request of this key, or of any, was stopped."""
+    METRICS = "metrics"
+    """The counters."""
+    REQUESTS = "requests"
+    """A query of the admin API: the requests that fit."""
+    REQUEST = "request"
+    """An id: that request, or null."""
+    TARGETS = "targets"
+    """The targets."""
+    DOWN = "down"
+    """`[target, reason]`: leave it alone, and tell the targets."""
+    UP = "up"
+    """A target: ask it again, and tell the targets."""
 
 
 class Siblings:

@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from penstock.config.settings import Config
 from penstock.contract.errors import RequestCancelled
 from penstock.gateway import Engine
 from penstock.keys.records import hash_of, new_text
+from penstock.server.admin_answers import RequestList, TargetList
+from penstock.server.admin_local import merged_requests, merged_targets, target_list
 from penstock.server.application import application
-from penstock.server.siblings import Siblings
+from penstock.server.siblings import Question, Siblings
 from penstock.server.workers import share
 from penstock.telemetry.merged import Samples
 from penstock.testing import FakeProvider, FakeReply, engine_with
@@ -208,6 +211,35 @@ async def test_a_request_of_another_worker_is_stopped(tmp_path: Path) -> None:
         assert await both[1].ask("cancel", ["req_1", None]) == [True]
         with pytest.raises(RequestCancelled):
             await call
+
+
+async def test_the_admin_api_tells_and_changes_what_all_workers_have(tmp_path: Path) -> None:
+    engines = [engine_with(FakeProvider([FakeReply(text="ok")])) for _ in range(2)]
+    both = [Siblings(tmp_path, index, 2) for index in range(2)]
+    apps = [
+        application(lambda engine=engine: engine, engine.config, siblings=siblings)
+        for engine, siblings in zip(engines, both, strict=True)
+    ]
+    async with both[0], both[1], _Living(apps[0]), _Living(apps[1]):
+        for number, engine in enumerate(engines):
+            await engine.create_message("Hi", max_tokens=9, request_id=f"req_{number}")
+        lists = [
+            msgspec.convert(each, RequestList)
+            for index in range(2)
+            for each in await both[index].ask(Question.REQUESTS, {})
+        ]
+        merged = merged_requests(lists, 10)
+        assert [each.request_id for each in merged.requests] == ["req_1", "req_0"]
+        assert len(merged_requests(lists, 1).requests) == 1
+        assert (await both[1].ask(Question.REQUEST, "req_0"))[0]["request_id"] == "req_0"
+        assert await both[1].ask(Question.REQUEST, "req_1") == []
+        (down,) = await both[0].ask(Question.DOWN, ["fake/echo", "maintenance"])
+        views = [msgspec.convert(down, TargetList), target_list(engines[0])]
+        for view in (merged_targets(views), merged_targets(views[::-1])):
+            assert [(each.target, each.state) for each in view.targets] == [("fake/echo", "open")]
+        assert engines[1].target_health()[0].state == "open"
+        await both[0].ask(Question.UP, "fake/echo")
+        assert engines[1].target_health()[0].state == "closed"
 
 
 class _Living:

@@ -1,27 +1,33 @@
-"""What is left of a key's limits, in the headers that OpenAI's clients know."""
+"""What is left of a key's limits, as headers in OpenAI's form."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from penstock.keys.terms import KeyTerms
 from penstock.keys.windows import AnyWindow
 from penstock.server.exchange import Header
 
-REQUESTS = (
+_REQUESTS = (
     b"x-ratelimit-limit-requests",
     b"x-ratelimit-remaining-requests",
     b"x-ratelimit-reset-requests",
 )
-TOKENS = (
+_TOKENS = (
     b"x-ratelimit-limit-tokens",
     b"x-ratelimit-remaining-tokens",
     b"x-ratelimit-reset-tokens",
 )
 
 
-def limit_headers(names: tuple[bytes, bytes, bytes], window: AnyWindow | None) -> Iterable[Header]:
-    """The limit of this window, what is left of it, and when nothing of it is used any more."""
+def limit_headers(terms: KeyTerms) -> Iterator[Header]:
+    """Three headers for each limit that the key has."""
+    yield from _headers(_REQUESTS, terms.requests)
+    yield from _headers(_TOKENS, terms.tokens)
+
+
+def _headers(names: tuple[bytes, bytes, bytes], window: AnyWindow | None) -> Iterable[Header]:
     if window is None:
         return ()
     remaining, reset_s = window.left()

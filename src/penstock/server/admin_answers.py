@@ -1,0 +1,259 @@
+"""What the admin API gives. Times are Unix seconds, money is in nano-dollars.
+
+Every field is there in every answer; what is not known is null. The few types of other layers that
+are given as they are leave out what has its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.budget.entries import Entry
+from penstock.budget.periods import Period
+from penstock.budget.reports import UsageRow
+from penstock.contract.metadata import Usage
+from penstock.keys.desk import KeyInfo
+from penstock.pool.supervise import ChildStatus
+from penstock.telemetry.records import Operation, Outcome, TargetCondition
+
+
+class Answer(msgspec.Struct):
+    """What callers get."""
+
+
+class ErrorDetail(Answer):
+    """What went wrong, and what to do about it."""
+
+    message: str
+    type: str
+    param: str | None
+    """The field at fault."""
+    code: str | None
+
+
+class Error(Answer):
+    """A failure, in OpenAI's shape."""
+
+    error: ErrorDetail
+
+
+class UsageAnswer(Answer):
+    """What was used and what it cost, from the ledger: of all processes, and for good."""
+
+    by: str | None
+    since: float | None
+    until: float | None
+    total: UsageRow
+    rows: list[UsageRow]
+
+
+class LedgerPage(Answer):
+    """Some lines, and the cursor of those that follow; null at the end."""
+
+    entries: list[Entry]
+    next: int | None
+
+
+class AttemptInfo(Answer):
+    """One try at one target."""
+
+    number: int
+    provider: str
+    model: str
+    started: float
+    outcome: Literal["ok", "failed", "cancelled", "running"]
+    duration_s: float | None
+    first_token_s: float | None
+    error: str | None
+    """The name of the error's type."""
+    status: int | None
+    """The provider's HTTP status, where the failure has one."""
+    retryable: bool
+    usage: Usage | None
+    dropped_options: list[str]
+
+
+class RouteInfo(Answer):
+    """Which targets a request had, as `provider/model`."""
+
+    ranked: list[str]
+    """In the order in which they were to be tried."""
+    left_out: list[str]
+    """Those of them that its key or its budgets did not allow."""
+
+
+class RequestInfo(Answer):
+    """One request: nothing that was said in it is kept."""
+
+    request_id: str
+    state: Literal["running", "ended"]
+    outcome: Outcome | None
+    operation: Operation
+    stream: bool
+    started: float
+    duration_s: float
+    """Up to now, while it runs."""
+    first_token_s: float | None
+    requested_model: str | None
+    provider: str | None
+    model: str | None
+    key: str | None
+    tags: Mapping[str, str]
+    route: RouteInfo | None
+    """Null while it runs, and when it failed before it had one."""
+    attempts: list[AttemptInfo]
+    usage: Usage | None
+    cost_nanos: int | None
+    stop_reason: str | None
+    response_id: str | None
+    error: str | None
+    """The name of the error's type."""
+
+
+class RequestList(Answer):
+    """Those that run and the last that have ended in this process, newest first."""
+
+    requests: list[RequestInfo]
+
+
+class HealthInfo(Answer):
+    """What a provider has answered just now."""
+
+    status: Literal["up", "down"]
+    latency_ms: int
+    models: list[str]
+    error: str | None
+
+
+class ProviderInfo(Answer):
+    """A configured provider."""
+
+    name: str
+    kind: str
+    url: str | None
+    """Its own address, without credentials; null: that of its kind."""
+    health: HealthInfo | None
+    """Null when it was not asked."""
+
+
+class ProviderList(Answer):
+    """All configured providers."""
+
+    providers: list[ProviderInfo]
+
+
+class TargetInfo(Answer):
+    """A target that was asked so far: whether it is asked now, and how busy it is."""
+
+    target: str
+    state: TargetCondition
+    reason: str
+    retry_in_s: float | None
+    """0 when it may be asked; null when it is left alone until it is marked up."""
+    in_flight: int
+    waiting: int
+    limit: int | None
+
+
+class TargetList(Answer):
+    """The targets of this process, and its own work in the background."""
+
+    targets: list[TargetInfo]
+    background: list[ChildStatus]
+
+
+class ModelInfo(Answer):
+    """A model of the configuration."""
+
+    name: str
+    default: bool
+    routing: str
+    targets: list[str]
+
+
+class ModelList(Answer):
+    """What callers may ask for by name."""
+
+    models: list[ModelInfo]
+
+
+class RankedInfo(Answer):
+    """A target in its place, and why it is there."""
+
+    target: str
+    available: bool
+    reasons: list[str]
+    score: float
+
+
+class RouteAnswer(Answer):
+    """Who would be tried in which order; `left_out` were looked at and will not be."""
+
+    model: str | None
+    ranked: list[RankedInfo]
+    left_out: list[RankedInfo]
+
+
+class BudgetInfo(Answer):
+    """A budget in its present period."""
+
+    name: str
+    limit_nanos: int
+    limit_usd: float
+    period: Period
+    timezone: str
+    provider: str | None
+    model: str | None
+    key: str | None
+    tags: dict[str, str]
+    hard: bool
+    warn_at: list[float]
+    declared: bool
+    """Whether it is as the configuration says, and not set by hand."""
+    used_nanos: int
+    held_nanos: int
+    remaining_nanos: int
+    overdrawn: bool
+    period_start: float
+    resets_at: float | None
+
+
+class BudgetList(Answer):
+    """Every budget, by name."""
+
+    budgets: list[BudgetInfo]
+
+
+class KeyList(Answer):
+    """All keys, those of the configuration first."""
+
+    keys: list[KeyInfo]
+
+
+class IssuedKey(Answer):
+    """A new text of a key. Nobody can show it again."""
+
+    key: str
+    info: KeyInfo
+
+
+class ConfigAnswer(Answer):
+    """What is in force; secrets and what comes from the environment are masked."""
+
+    config: dict[str, dict[str, Any]]
+
+
+class AttemptEvent(Answer):
+    """An attempt that begins, or has ended."""
+
+    request_id: str
+    attempt: AttemptInfo
+
+
+class DroppedEvent(Answer):
+    """How many events were left out, because the reader was too slow."""
+
+    dropped: int

@@ -1,0 +1,299 @@
+"""What those who run a gateway may look at and change, below `/admin/v1`; for the admin key alone.
+
+The table of endpoints is the whole of it: the routes, the OpenAPI document and the page of the
+documentation are made from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from penstock.gateway import Engine
+from penstock.keys.desk import KeyInfo
+from penstock.keys.ring import Keyring
+from penstock.server import admin_money as money
+from penstock.server import admin_targets as providers
+from penstock.server.admin_answers import (
+    BudgetInfo,
+    BudgetList,
+    ConfigAnswer,
+    Error,
+    IssuedKey,
+    KeyList,
+    LedgerPage,
+    ModelList,
+    ProviderInfo,
+    ProviderList,
+    RequestInfo,
+    RequestList,
+    RouteAnswer,
+    TargetList,
+    UsageAnswer,
+)
+from penstock.server.admin_events import DATA, Events
+from penstock.server.admin_keys import Keys
+from penstock.server.admin_local import merged_requests, request_info, request_list
+from penstock.server.admin_questions import (
+    BudgetOrder,
+    BudgetPath,
+    DownOrder,
+    KeyOrder,
+    KeyPath,
+    LedgerQuery,
+    NewBudgetPath,
+    ProviderPath,
+    ProvidersQuery,
+    RequestPath,
+    RequestsQuery,
+    RotateOrder,
+    RouteOrder,
+    UpOrder,
+    UsageQuery,
+)
+from penstock.server.admin_targets import Targets
+from penstock.server.asgi import Route, Routes
+from penstock.server.endpoints import (
+    METHODS,
+    AnyEndpoint,
+    B,
+    Call,
+    Endpoint,
+    EndpointTable,
+    Nothing,
+    P,
+    Q,
+)
+from penstock.server.errors import Failure, HttpProblem
+from penstock.server.openapi import Content, Json, Operation, document
+from penstock.server.siblings import Question, Siblings
+from penstock.telemetry.feed import Feed
+from penstock.telemetry.recent import RecentRequests
+
+BASE = "/admin/v1"
+_DESCRIPTION = (
+    "For those who run a gateway. Every call takes the admin key of `[server] admin_key`. "
+    "Times are Unix seconds, money is in nano-dollars. Unknown parameters and fields are refused."
+)
+_SSE = "text/event-stream"
+
+
+class Requests:
+    """The requests that run, and the last that have ended, of all workers."""
+
+    def __init__(self, recent: RecentRequests, siblings: Siblings) -> None:
+        """Of these records, and of those that other workers have."""
+        self._recent = recent
+        self._siblings = siblings
+
+    async def requests(
+        self, engine: Engine, call: Call[Nothing, RequestsQuery, Nothing]
+    ) -> RequestList:
+        """The requests that run and the last that have ended, newest first."""
+        lists = [request_list(self._recent, call.query)]
+        asked = msgspec.to_builtins(call.query)
+        lists += [
+            msgspec.convert(each, RequestList)
+            for each in await self._siblings.ask(Question.REQUESTS, asked)
+        ]
+        return merged_requests(lists, call.query.limit)
+
+    async def request(
+        self, engine: Engine, call: Call[RequestPath, Nothing, Nothing]
+    ) -> RequestInfo:
+        """One request: its route, attempts, timings, usage, cost and error."""
+        request_id = call.path.request_id
+        found = request_info(self._recent, request_id)
+        if found is not None:
+            return found
+        for answer in await self._siblings.ask(Question.REQUEST, request_id):
+            if answer:
+                return msgspec.convert(answer, RequestInfo)
+        raise _no_request(request_id, "runs, or is among the last that have ended")
+
+    async def cancel_request(
+        self, engine: Engine, call: Call[RequestPath, Nothing, Nothing]
+    ) -> None:
+        """Stop a running request, whoever has made it."""
+        request_id = call.path.request_id
+        if await engine.cancel_request(request_id):
+            return
+        if not any(await self._siblings.ask(Question.CANCEL, [request_id, None])):
+            raise _no_request(request_id, "runs; it has ended, or the id is another")
+
+
+def _no_request(request_id: str, why: str) -> HttpProblem:
+    return HttpProblem(Failure(404, f"no request {request_id!r} {why}", code="request_not_found"))
+
+
+def endpoints(
+    recent: RecentRequests, feed: Feed, keyring: Keyring, siblings: Siblings
+) -> list[AnyEndpoint]:
+    """All of them; each is described by its handler's docstring and its types."""
+    requests, keys, events = Requests(recent, siblings), Keys(keyring), Events(feed)
+    targets = Targets(siblings)
+    return [
+        _get("usage", money.usage, UsageAnswer, query=UsageQuery),
+        _get("ledger", money.ledger_page, LedgerPage, query=LedgerQuery),
+        _get("requests", requests.requests, RequestList, query=RequestsQuery),
+        _get("requests/{request_id}", requests.request, RequestInfo, path=RequestPath),
+        Endpoint(
+            "DELETE",
+            f"{BASE}/requests/{{request_id}}",
+            requests.cancel_request,
+            RequestPath,
+            Nothing,
+            Nothing,
+            None,
+            204,
+        ),
+        _get("providers", providers.providers, ProviderList, query=ProvidersQuery),
+        _get("providers/{name}", providers.provider, ProviderInfo, path=ProviderPath),
+        _get("targets", targets.targets, TargetList),
+        _post("targets/down", targets.mark_down, TargetList, body=DownOrder, errors=(404,)),
+        _post("targets/up", targets.mark_up, TargetList, body=UpOrder, errors=(404,)),
+        _get("models", providers.models, ModelList),
+        _post("route", providers.route, RouteAnswer, body=RouteOrder, errors=(404,)),
+        _get("budgets", money.budgets, BudgetList),
+        _get("budgets/{name}", money.budget, BudgetInfo, path=BudgetPath),
+        Endpoint(
+            "PUT",
+            f"{BASE}/budgets/{{name}}",
+            money.set_budget,
+            NewBudgetPath,
+            Nothing,
+            BudgetOrder,
+            BudgetInfo,
+            errors=(409,),
+        ),
+        Endpoint(
+            "DELETE",
+            f"{BASE}/budgets/{{name}}",
+            money.remove_budget,
+            BudgetPath,
+            Nothing,
+            Nothing,
+            None,
+            204,
+            (409,),
+        ),
+        _post("budgets/{name}/reset", money.reset_budget, BudgetInfo, path=BudgetPath),
+        _get("keys", keys.keys, KeyList),
+        _post("keys", keys.create_key, IssuedKey, body=KeyOrder, status=201, errors=(404, 409)),
+        _post(
+            "keys/{name}/rotate",
+            keys.rotate_key,
+            IssuedKey,
+            path=KeyPath,
+            body=RotateOrder,
+            errors=(409,),
+        ),
+        Endpoint(
+            "DELETE",
+            f"{BASE}/keys/{{name}}",
+            keys.revoke_key,
+            KeyPath,
+            Nothing,
+            Nothing,
+            KeyInfo,
+            200,
+            (409,),
+        ),
+        _get("config", providers.config, ConfigAnswer),
+        _get("events", events.events, None, media_type=_SSE),
+    ]
+
+
+def routes(recent: RecentRequests, feed: Feed, keyring: Keyring, siblings: Siblings) -> Routes:
+    """The routes of this page; a path below it that is none of them is answered here too."""
+    known = endpoints(recent, feed, keyring, siblings)
+
+    @cache
+    def made() -> bytes:
+        return msgspec.json.encode(openapi(known))
+
+    async def openapi_document(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> None:
+        await call.exchange.reply(made())
+
+    table = EndpointTable([*known, _get("openapi.json", openapi_document, None)])
+    return {(method, f"{BASE}/*"): Route(table, needs="admin") for method in METHODS}
+
+
+def openapi(known: Iterable[AnyEndpoint]) -> Json:
+    """The OpenAPI document of these endpoints."""
+    operations = map(_operation, known)
+    return document("Penstock admin API", _DESCRIPTION, operations)
+
+
+def admin_document() -> Json:
+    """The same without a gateway, for the documentation."""
+    return openapi(endpoints(RecentRequests(), Feed(), Keyring(), Siblings()))
+
+
+def _operation(endpoint: AnyEndpoint) -> Operation:
+    run: Any = endpoint.run
+    streams = endpoint.media_type == _SSE
+    nothing = endpoint.answer is None and not streams
+    answer = Content(
+        endpoint.status,
+        "It is done." if nothing else "The answer.",
+        {} if nothing else {endpoint.media_type: endpoint.answer},
+    )
+    named = (404,) if endpoint.path is not Nothing else ()
+    large = (413,) if endpoint.body is not Nothing else ()
+    body: type[msgspec.Struct] | None = None if endpoint.body is Nothing else endpoint.body
+    required = body is not None and any(each.required for each in msgspec.structs.fields(body))
+    return Operation(
+        method=endpoint.method,
+        path=endpoint.template,
+        id=run.__name__,
+        summary=inspect.cleandoc(run.__doc__ or ""),
+        needs="admin",
+        answers=[answer],
+        errors=sorted({400, 401, 403, 503, *named, *large, *endpoint.errors}),
+        error=Error,
+        path_type=endpoint.path,
+        query=endpoint.query,
+        body=body,
+        body_required=required,
+        headers={"last-event-id": "Go on after the event of this id."} if streams else {},
+        extra=DATA if streams else {},
+    )
+
+
+def _get(
+    template: str,
+    run: Callable[[Engine, Call[P, Q, Nothing]], Awaitable[object]],
+    answer: type[msgspec.Struct] | None,
+    *,
+    path: type[P] = Nothing,
+    query: type[Q] = Nothing,
+    media_type: str = "application/json",
+) -> Endpoint[P, Q, Nothing]:
+    return Endpoint(
+        "GET",
+        f"{BASE}/{template}",
+        run,
+        path,
+        query,
+        Nothing,
+        answer,
+        media_type=media_type,
+    )
+
+
+def _post(
+    template: str,
+    run: Callable[[Engine, Call[P, Nothing, B]], Awaitable[object]],
+    answer: type[msgspec.Struct],
+    *,
+    path: type[P] = Nothing,
+    body: type[B] = Nothing,
+    status: int = 200,
+    errors: tuple[int, ...] = (),
+) -> Endpoint[P, Nothing, B]:
+    return Endpoint("POST", f"{BASE}/{template}", run, path, Nothing, body, answer, status, errors)

@@ -1,0 +1,223 @@
+"""What the admin API takes; whatever is not foreseen here is refused.
+
+Times are Unix seconds, and limits are in US dollars, as people write them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.budget.entries import EntryKind
+from penstock.budget.periods import Period
+from penstock.telemetry.records import Outcome
+
+MOST_LISTED = 1000
+_LATEST = 253_402_300_799
+_MOST_A_MINUTE = 10**12
+_CENTURY_S = 3_153_600_000
+_MOST_USD = 1e9
+_END = r"$(?!\n)"
+"""The end of a text for Python, where `$` alone lets a line break follow, and for JSON Schema."""
+_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+Moment: TypeAlias = Annotated[float, Meta(ge=0, le=_LATEST, description="Unix seconds.")]
+Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_LISTED, description="Most that are listed.")]
+ZoneName: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        description="A name of the IANA database, such as Europe/Berlin.",
+        extra_json_schema={"format": "timezone"},
+    ),
+]
+ModelName: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        pattern=rf"^\S+{_END}",
+        description="A configured model, `provider/model` or `provider/*`.",
+        extra_json_schema={"format": "model"},
+    ),
+]
+TargetName: TypeAlias = Annotated[
+    str,
+    Meta(
+        max_length=256,
+        pattern=rf"^[^/\s]+/\S+{_END}",
+        description="`provider/model`; the provider must be configured.",
+        extra_json_schema={"format": "target"},
+    ),
+]
+KeyName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_NAME}{_END}")]
+TagText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
+Tags: TypeAlias = Annotated[dict[TagText, TagText], Meta(max_length=16)]
+Dollars: TypeAlias = Annotated[
+    float, Meta(ge=0, le=_MOST_USD, description="US dollars; rounded to nine decimals.")
+]
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """What callers send."""
+
+
+class UsageQuery(Asked):
+    """Of which time, and a row for each of what."""
+
+    by: (
+        Annotated[
+            str,
+            Meta(
+                pattern=rf"^(provider|model|key|tag:[^\n]{{1,128}}){_END}",
+                description="`provider`, `model`, `key`, or `tag:NAME` for each value of a tag.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    since: Moment | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+
+
+class LedgerQuery(Asked):
+    """Which lines of the ledger, newest first unless it is said otherwise."""
+
+    since: Moment | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+    kind: EntryKind | UnsetType = UNSET
+    request_id: Named | UnsetType = UNSET
+    key: Named | UnsetType = UNSET
+    provider: Named | UnsetType = UNSET
+    model: Named | UnsetType = UNSET
+    cursor: (
+        Annotated[int, Meta(ge=0, le=2**63 - 1, description="`next` of the page before this one.")]
+        | UnsetType
+    ) = UNSET
+    limit: Limit = 100
+    oldest_first: bool = False
+
+
+class RequestsQuery(Asked):
+    """Which requests; each condition that is given must hold."""
+
+    state: Literal["all", "running", "ended"] = "all"
+    outcome: Outcome | UnsetType = UNSET
+    key: Named | UnsetType = UNSET
+    model: (
+        Annotated[Named, Meta(description="What was asked for, or who answered or was tried.")]
+        | UnsetType
+    ) = UNSET
+    provider: Annotated[Named, Meta(description="Who answered or was tried.")] | UnsetType = UNSET
+    limit: Limit = 100
+
+
+class RequestPath(Asked):
+    """Which request."""
+
+    request_id: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class ProvidersQuery(Asked):
+    """Whether each provider is asked now for its models, which costs no tokens."""
+
+    check: bool = False
+
+
+class ProviderPath(Asked):
+    """Which provider."""
+
+    name: Named
+
+
+class DownOrder(Asked):
+    """Which target is to be left alone, and why."""
+
+    target: TargetName
+    reason: Annotated[str, Meta(min_length=1, max_length=200)] = "by an administrator"
+
+
+class UpOrder(Asked):
+    """Which target is to be asked again."""
+
+    target: TargetName
+
+
+Priority: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+
+
+class RouteOrder(Asked):
+    """A request that is not made; only its route is told."""
+
+    prompt: Annotated[str, Meta(min_length=1, max_length=100_000)] = "Hello"
+    model: ModelName | UnsetType = UNSET
+    hints: Annotated[list[Named], Meta(max_length=20)] = []
+    cost: Priority | UnsetType = UNSET
+    speed: Priority | UnsetType = UNSET
+    intelligence: Priority | UnsetType = UNSET
+
+
+class BudgetPath(Asked):
+    """Which budget."""
+
+    name: Named
+
+
+class NewBudgetPath(Asked):
+    """Which budget; `key:NAME` is that of a key."""
+
+    name: Annotated[str, Meta(pattern=rf"^(key:)?{_NAME}{_END}")]
+
+
+class BudgetOrder(Asked):
+    """What may be spent; what is left out is not narrowed to."""
+
+    limit_usd: Dollars
+    period: Period = "month"
+    timezone: ZoneName = "UTC"
+    provider: Named | UnsetType = UNSET
+    model: Named | UnsetType = UNSET
+    key: Named | UnsetType = UNSET
+    tags: Tags = {}
+    hard: bool = True
+    warn_at: Annotated[
+        tuple[Annotated[float, Meta(gt=0, le=100)], ...],
+        Meta(max_length=20, description="Shares of the limit at which there is a warning."),
+    ] = (0.8,)
+
+
+class KeyPath(Asked):
+    """Which key."""
+
+    name: Named
+
+
+class KeyBudgetOrder(Asked):
+    """What a key may spend of its own."""
+
+    limit_usd: Dollars
+    period: Period = "month"
+    timezone: ZoneName = "UTC"
+
+
+class KeyOrder(Asked):
+    """A key that is to be made."""
+
+    name: KeyName
+    models: Annotated[
+        list[ModelName], Meta(max_length=100, description="What it may ask for; none: everything.")
+    ] = []
+    requests_per_minute: Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)] | None = None
+    tokens_per_minute: Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)] | None = None
+    expires_in_s: Annotated[int, Meta(ge=1, le=_CENTURY_S)] | None = None
+    tags: Tags = {}
+    budget: KeyBudgetOrder | None = None
+
+
+class RotateOrder(Asked):
+    """How long the old text works beside the new one."""
+
+    grace_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0

@@ -1,0 +1,152 @@
+"""The part of the admin API that is about who answers: providers, targets, models and routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.contract.options import ModelPreferences
+from penstock.contract.ports import RankedTarget
+from penstock.gateway import Engine
+from penstock.health import ProviderHealth
+from penstock.providers.registry import callable_names, unknown_kind
+from penstock.server.admin_answers import (
+    ConfigAnswer,
+    HealthInfo,
+    ModelInfo,
+    ModelList,
+    ProviderInfo,
+    ProviderList,
+    RankedInfo,
+    RouteAnswer,
+    TargetList,
+)
+from penstock.server.admin_local import merged_targets, target_list
+from penstock.server.admin_questions import (
+    DownOrder,
+    ProviderPath,
+    ProvidersQuery,
+    RouteOrder,
+    UpOrder,
+)
+from penstock.server.endpoints import Call, Nothing
+from penstock.server.errors import Failure, HttpProblem
+from penstock.server.masking import masked, without_credentials
+from penstock.server.siblings import Question, Siblings
+
+
+async def providers(engine: Engine, call: Call[Nothing, ProvidersQuery, Nothing]) -> ProviderList:
+    """The configured providers; with `check`, each is asked now whether it answers."""
+    checked = await engine.provider_health() if call.query.check else []
+    health = {each.provider: each for each in checked}
+    return ProviderList([_provider(engine, name, health.get(name)) for name in _names(engine)])
+
+
+async def provider(engine: Engine, call: Call[ProviderPath, Nothing, Nothing]) -> ProviderInfo:
+    """One provider, asked now whether it answers."""
+    name = call.path.name
+    if name not in engine.config.providers:
+        said = unknown_kind(name, set(_names(engine)))
+        raise HttpProblem(Failure(404, said, code="not_found"))
+    (health,) = await engine.provider_health([name])
+    return _provider(engine, name, health)
+
+
+class Targets:
+    """The targets as all workers see them."""
+
+    def __init__(self, siblings: Siblings) -> None:
+        """These are the other workers."""
+        self._siblings = siblings
+
+    async def targets(self, engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> TargetList:
+        """Every target that was asked so far: its breaker, why it is left alone, and its load."""
+        return await self._all(engine, Question.TARGETS)
+
+    async def mark_down(
+        self, engine: Engine, call: Call[Nothing, Nothing, DownOrder]
+    ) -> TargetList:
+        """Leave a target alone until it is marked up; requests go to the next of their model."""
+        _check_provider(engine, call.body.target)
+        engine.mark_down(call.body.target, call.body.reason)
+        return await self._all(engine, Question.DOWN, [call.body.target, call.body.reason])
+
+    async def mark_up(self, engine: Engine, call: Call[Nothing, Nothing, UpOrder]) -> TargetList:
+        """Ask a target again, whatever was held against it."""
+        _check_provider(engine, call.body.target)
+        engine.mark_up(call.body.target)
+        return await self._all(engine, Question.UP, call.body.target)
+
+    async def _all(self, engine: Engine, question: Question, argument: object = None) -> TargetList:
+        answers = await self._siblings.ask(question, argument)
+        others = [msgspec.convert(each, TargetList) for each in answers]
+        return merged_targets([target_list(engine), *others])
+
+
+async def models(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> ModelList:
+    """The models of the configuration, with the targets that serve them."""
+    default = engine.config.default_model
+    return ModelList(
+        [
+            ModelInfo(name, name == default, model.routing, list(model.targets))
+            for name, model in engine.config.models.items()
+        ]
+    )
+
+
+async def route(engine: Engine, call: Call[Nothing, Nothing, RouteOrder]) -> RouteAnswer:
+    """Which targets would be tried in which order, and why; nobody is called."""
+    order = call.body
+    preferences = ModelPreferences(
+        hints=tuple(order.hints),
+        cost=None if isinstance(order.cost, msgspec.UnsetType) else order.cost,
+        speed=None if isinstance(order.speed, msgspec.UnsetType) else order.speed,
+        intelligence=(
+            None if isinstance(order.intelligence, msgspec.UnsetType) else order.intelligence
+        ),
+    )
+    decision = await engine.route(
+        order.prompt, model=order.model or None, model_preferences=preferences
+    )
+    return RouteAnswer(decision.model, _ranked(decision.ranked), _ranked(decision.left_out))
+
+
+async def config(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> ConfigAnswer:
+    """The configuration that is in force, without its secrets."""
+    return ConfigAnswer(masked(engine.config))
+
+
+def _names(engine: Engine) -> Sequence[str]:
+    return list(engine.config.providers)
+
+
+def _provider(engine: Engine, name: str, health: ProviderHealth | None) -> ProviderInfo:
+    configured = engine.config.providers[name]
+    return ProviderInfo(
+        name=name,
+        kind=configured.kind or name,
+        url=None if configured.url is None else without_credentials(configured.url),
+        health=None
+        if health is None
+        else HealthInfo(
+            health.status,
+            health.latency_ms,
+            [model.id for model in health.models],
+            health.error,
+        ),
+    )
+
+
+def _check_provider(engine: Engine, target: str) -> None:
+    known = callable_names(engine.config.providers)
+    name = target.partition("/")[0]
+    if name not in known:
+        raise HttpProblem(Failure(404, unknown_kind(name, known), code="not_found", param="target"))
+
+
+def _ranked(targets: Sequence[RankedTarget]) -> list[RankedInfo]:
+    return [
+        RankedInfo(str(each.target), each.available, list(each.reasons), each.score)
+        for each in targets
+    ]

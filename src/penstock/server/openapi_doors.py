@@ -1,0 +1,258 @@
+"""The OpenAPI document of the doors that are for callers: `GET /openapi.json`.
+
+Bodies and answers are the types that the doors themselves read and write, where they have such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from penstock.gateway import Engine
+from penstock.server import (
+    anthropic_decode,
+    anthropic_encode,
+    openai_chat_decode,
+    openai_chat_encode,
+    openai_embeddings,
+    responses_decode,
+)
+from penstock.server.admin_answers import Error
+from penstock.server.asgi import Route, Routes
+from penstock.server.exchange import Exchange
+from penstock.server.openapi import Content, Json, Operation, document
+from penstock.server.openapi_shapes import (
+    AnthropicError,
+    Health,
+    ModelCard,
+    ModelCards,
+    ModelPath,
+    Params,
+    Readiness,
+    RequestPath,
+    Response,
+    Result,
+    SamplingError,
+    TokenCount,
+)
+from penstock.server.operations import METRICS_TYPES
+from penstock.server.sampling_ws import PATH as SOCKET
+
+PATH = "/openapi.json"
+_JSON, _SSE = "application/json", "text/event-stream"
+_REFUSALS = (401, 403, 429)
+_ANSWERING = (400, 404, 413, 499, 500, 502, 503, 504, *_REFUSALS)
+"""What a request to a model may fail with."""
+_SAID = {"role": "user", "content": "Why is the sky blue?"}
+_SAMPLED = {"role": "user", "content": {"type": "text", "text": "Why is the sky blue?"}}
+_DESCRIPTION = (
+    "The doors of a gateway for those who use models. Once the gateway has a key, every call but "
+    "those of `/health` and `/ready` takes one."
+)
+
+
+def operations() -> Sequence[Operation]:
+    """Every method of every public path."""
+    return [
+        _ask(
+            "/v1/chat/completions",
+            "chat_completions",
+            "An answer, as OpenAI's Chat Completions.",
+            openai_chat_decode.WIRE_REQUEST,
+            openai_chat_encode.WIRE_ANSWER,
+            group="Chat",
+            example={"messages": [_SAID], "max_tokens": 200},
+        ),
+        _ask(
+            "/v1/responses",
+            "responses",
+            "An answer, as OpenAI's Responses.",
+            responses_decode.WIRE_REQUEST,
+            Response,
+            group="Responses",
+            example={"input": "Why is the sky blue?", "max_output_tokens": 200},
+        ),
+        _ask(
+            "/v1/embeddings",
+            "embeddings",
+            "A vector for each text, as OpenAI's Embeddings.",
+            openai_embeddings.WIRE_REQUEST,
+            openai_embeddings.WIRE_ANSWER,
+            group="Embeddings",
+            example={"input": ["The sky is blue."]},
+            streams=False,
+        ),
+        _ask(
+            "/v1/messages",
+            "messages",
+            "An answer, as Anthropic's Messages.",
+            anthropic_decode.WIRE_REQUEST,
+            anthropic_encode.WIRE_ANSWER,
+            group="Messages",
+            example={"messages": [_SAID], "max_tokens": 200},
+            error=AnthropicError,
+        ),
+        _ask(
+            "/v1/messages/count_tokens",
+            "count_tokens",
+            "How many tokens a prompt has.",
+            anthropic_decode.WIRE_PROMPT,
+            TokenCount,
+            group="Count",
+            example={"messages": [_SAID]},
+            error=AnthropicError,
+            streams=False,
+        ),
+        _ask(
+            "/v1/sampling/createMessage",
+            "create_message",
+            "An answer, as MCP's sampling.",
+            Params,
+            Result,
+            group="Sampling",
+            example={"messages": [_SAMPLED], "maxTokens": 200},
+            error=SamplingError,
+        ),
+        Operation(
+            "GET",
+            SOCKET,
+            "sampling_socket",
+            "The same over a WebSocket.",
+            "key",
+            [],
+            (400, 426, *_REFUSALS),
+            SamplingError,
+        ),
+        _look("/v1/models", "models", "The models that may be asked for.", ModelCards),
+        _look(
+            "/v1/models/{model}",
+            "model",
+            "One of them.",
+            ModelCard,
+            path_type=ModelPath,
+            errors=(404,),
+        ),
+        Operation(
+            "DELETE",
+            "/v1/requests/{request_id}",
+            "cancel",
+            "Stop a running request.",
+            "key",
+            [Content(204, "It is stopped.", {})],
+            (400, 404, *_REFUSALS),
+            Error,
+            path_type=RequestPath,
+        ),
+        Operation(
+            "GET",
+            "/health",
+            "health",
+            "Whether the process is alive.",
+            "nothing",
+            [Content(200, "It is.", {_JSON: Health})],
+            (403,),
+            Error,
+        ),
+        Operation(
+            "GET",
+            "/ready",
+            "ready",
+            "Whether a request would be served now.",
+            "optional",
+            [
+                Content(200, "It would.", {_JSON: Readiness}),
+                Content(503, "It would not.", {_JSON: Readiness}),
+            ],
+            (401, 403),
+            Error,
+        ),
+        Operation(
+            "GET",
+            "/metrics",
+            "metrics",
+            "Counters for Prometheus.",
+            "operator",
+            [Content(200, "The counters.", dict.fromkeys(METRICS_TYPES))],
+            (401, 403),
+            Error,
+        ),
+        _look(PATH, "openapi", "This document.", None),
+    ]
+
+
+def _ask(
+    path: str,
+    name: str,
+    summary: str,
+    body: type[msgspec.Struct],
+    answer: type[msgspec.Struct],
+    *,
+    group: str,
+    example: Mapping[str, Any],
+    error: type = Error,
+    streams: bool = True,
+) -> Operation:
+    types: dict[str, type | None] = {_JSON: answer}
+    if streams:
+        types[_SSE] = None
+    answers = [Content(200, "The answer; as events when `stream` is true.", types)]
+    if not streams:
+        answers = [Content(200, "The answer.", types)]
+    return Operation(
+        "POST",
+        path,
+        name,
+        summary,
+        "key",
+        answers,
+        _ANSWERING,
+        error,
+        body=body,
+        example=example,
+        group=group,
+        request_group=f"{group}Request",
+    )
+
+
+def _look(
+    path: str,
+    name: str,
+    summary: str,
+    answer: type[msgspec.Struct] | None,
+    *,
+    path_type: type[msgspec.Struct] | None = None,
+    errors: Sequence[int] = (),
+) -> Operation:
+    return Operation(
+        "GET",
+        path,
+        name,
+        summary,
+        "key",
+        [Content(200, "The answer.", {_JSON: answer})],
+        (*errors, *_REFUSALS),
+        Error,
+        path_type=path_type,
+    )
+
+
+@cache
+def doors_document() -> Json:
+    """The whole document."""
+    return document("Penstock gateway", _DESCRIPTION, operations())
+
+
+@cache
+def _written() -> bytes:
+    return msgspec.json.encode(doors_document())
+
+
+async def openapi(engine: Engine, exchange: Exchange) -> None:
+    """`GET /openapi.json`."""
+    await exchange.reply(_written())
+
+
+ROUTES: Routes = {("GET", PATH): Route(openapi)}

@@ -1,0 +1,159 @@
+"""`/admin/v1/providers`, `/targets`, `/models`, `/route` and `/config`."""
+
+import json
+
+import pytest
+
+from penstock.config.load import parse
+from penstock.server.masking import MASK, masked, without_credentials
+from tests.unit.server.admin_support import administered
+
+
+async def test_providers_are_listed_and_asked_on_demand() -> None:
+    async with administered() as admin:
+        (listed,) = (await admin.get("providers"))["providers"]
+        assert listed == {"name": "fake", "kind": "fake", "url": None, "health": None}
+        (checked,) = (await admin.get("providers", check="true"))["providers"]
+        assert checked["health"]["status"] == "up"
+        assert checked["health"]["models"]
+        assert (await admin.get("providers/fake"))["health"]["status"] == "up"
+        error = await admin.error("GET", "providers/fak", 404)
+        assert "fake" in error["message"]
+
+
+async def test_a_target_is_marked_down_and_up() -> None:
+    async with administered() as admin:
+        assert (await admin.get("targets"))["targets"] == []
+        order = {"target": "fake/echo", "reason": "maintenance"}
+        (down,) = (await admin.send("POST", "targets/down", order))["targets"]
+        assert down == {
+            "target": "fake/echo",
+            "state": "open",
+            "reason": "marked down: maintenance",
+            "retry_in_s": None,
+            "in_flight": 0,
+            "waiting": 0,
+            "limit": None,
+        }
+        assert (await admin.chat()).status_code == 502
+        (up,) = (await admin.send("POST", "targets/up", {"target": "fake/echo"}))["targets"]
+        assert (up["state"], up["reason"], up["retry_in_s"]) == ("closed", "", 0)
+        assert (await admin.chat()).status_code == 200
+        background = (await admin.get("targets"))["background"]
+        assert {each["name"] for each in background} == {"health checks", "ledger"}
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("nobody/x", 404), ("fake", 400), ("fake/", 400), ("fake/x\n", 400), ("", 400)],
+)
+async def test_only_what_could_be_asked_is_marked(target: str, status: int) -> None:
+    async with administered() as admin:
+        for path in ("targets/down", "targets/up"):
+            error = await admin.error("POST", path, status, json={"target": target})
+            assert error["param"] == "target"
+        assert (await admin.get("targets"))["targets"] == []
+
+
+async def test_models_and_the_route_of_a_request() -> None:
+    async with administered() as admin:
+        models = (await admin.get("models"))["models"]
+        assert models[0] == {
+            "name": "default",
+            "default": True,
+            "routing": "ordered",
+            "targets": ["fake/echo"],
+        }
+        await admin.send("POST", "targets/down", {"target": "fake/echo", "reason": "broken"})
+        routed = await admin.send("POST", "route", {"hints": ["hidden", "echo"], "cost": 0.5})
+        assert routed["model"] is None
+        assert [(each["target"], each["available"]) for each in routed["ranked"]] == [
+            ("fake/hidden", True),
+            ("fake/echo-2", True),
+            ("fake/echo", False),
+        ]
+        assert routed["ranked"][0]["reasons"][0] == "matches hint 1, 'hidden'"
+        assert routed["ranked"][2]["reasons"][0] == "not available: marked down: broken"
+        assert (await admin.send("POST", "route"))["ranked"][0]["target"] == "fake/echo"
+        one = await admin.send("POST", "route", {"model": "assistant", "prompt": "Why?"})
+        assert [each["target"] for each in one["ranked"]] == ["fake/echo-2"]
+        error = await admin.error("POST", "route", 404, json={"model": "assistent"})
+        assert "did you mean 'assistant'?" in error["message"]
+
+
+SECRETS = {
+    "TOKEN": "sk-token-of-the-test-1",
+    "ADMIN": "admin-of-the-test-0123456789",
+    "HEADER": "header-of-the-test-2",
+    "PASSWORD": "password-of-the-test-3",
+    "PROFILE": "profile-of-the-test-4",
+}
+CONFIG = """
+[server]
+admin_key = "${ADMIN}"
+[providers.one]
+kind = "openai-chat"
+url = "https://user:${PASSWORD}@one.test/v1?sig=${HEADER}&x"
+auth_token = "${TOKEN:-sk-default-of-the-test-5}"
+headers = { "x-secret" = "${HEADER}", "x-plain" = "plain-of-the-test-6" }
+[providers.two]
+kind = "openai-chat"
+url = "https://literal-user:literal-of-the-test-7@two.test/v1"
+auth_token = "sk-literal-of-the-test-8"
+[providers.bedrock]
+profile = "${PROFILE}"
+region = "${REGION:-us-east-1}"
+[models.default]
+targets = ["${NAME:-one}/x", "two/y"]
+[keys.ci]
+hash = "sha256:HASH"
+tags = { team = "search" }
+""".replace("HASH", "ab" * 32)
+
+
+def test_nothing_secret_is_left_in_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    config = parse(CONFIG)
+    shown = masked(config)
+    text = json.dumps(shown)
+    assert "of-the-test" not in text
+    assert "ab" * 32 not in text
+    assert shown["server"]["admin_key"] == MASK
+    one = shown["providers"]["one"]
+    assert one["url"] == f"https://{MASK}@one.test/v1?sig={MASK}&{MASK}"
+    assert one["auth_token"] == MASK
+    assert one["headers"] == {"x-secret": MASK, "x-plain": MASK}
+    assert shown["providers"]["two"]["url"] == f"https://{MASK}@two.test/v1"
+    # What came from the environment is shown as it was written.
+    assert shown["providers"]["bedrock"]["profile"] == "${PROFILE}"
+    assert shown["providers"]["bedrock"]["region"] == "${REGION:-us-east-1}"
+    assert shown["models"]["default"]["targets"] == ["${NAME:-one}/x", "two/y"]
+    assert shown["keys"]["ci"] == {"hash": MASK, "models": [], "tags": {"team": "search"}}
+    # The rest is as it is in force, defaults included.
+    assert shown["pool"]["retries"] == 2
+    # The engine itself still has the values.
+    assert config.providers["bedrock"].profile == SECRETS["PROFILE"]
+    assert config.models["default"].targets == ("one/x", "two/y")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://host/v1", "https://host/v1"),
+        ("https://key@host/v1", f"https://{MASK}@host/v1"),
+        ("https://a:b@c@host/", f"https://{MASK}@host/"),
+        ("https://host/a@b", "https://host/a@b"),
+        ("https://host?key=1&b", f"https://host?key={MASK}&{MASK}"),
+        ("https://host/?a=x@y", f"https://host/?a={MASK}"),
+    ],
+)
+def test_addresses_are_shown_without_credentials(url: str, shown: str) -> None:
+    assert without_credentials(url) == shown
+
+
+async def test_the_configuration_of_a_gateway() -> None:
+    async with administered() as admin:
+        shown = (await admin.get("config"))["config"]
+        assert shown["server"]["admin_key"] == MASK
+        assert shown["models"]["assistant"]["targets"] == ["fake/echo-2"]
