@@ -78,10 +78,13 @@ class Conversation:
         takes: Callable[[Image | Audio], bool] = lambda part: True,
         started: float | None = None,
         theirs: Sequence[ToolDefinition] = (),
+        tells_calls: bool = True,
     ) -> None:
         """Nothing is asked before `run`; `missing` is told as dropped in the metadata.
 
-        `theirs` are tools that the caller runs: a round that calls one of them is the last.
+        `theirs` are tools that the caller runs: a round that calls one of them is the last. Unless
+        the caller is told of our calls (`tells_calls`), those of that round are not made: nobody
+        would learn what they gave, and the model makes them again.
         Of a picture or sound of a tool that the model does not take, it is told in words. `started`
         is when the caller began to wait, by `time.perf_counter`; now, if it is not given.
         """
@@ -89,6 +92,7 @@ class Conversation:
         self._takes = takes
         self._ask = ask
         self._theirs = frozenset(tool.name for tool in theirs)
+        self._tells_calls = tells_calls
         self._tools: Mapping[str, RunnableTool] = offered(tools, self._theirs)
         self._limits = limits or LoopLimits()
         self._request = msgspec.structs.replace(
@@ -160,6 +164,9 @@ class Conversation:
                         f"{self._rounds} rounds of tools"
                     )
                 )
+            if len(uses) < len(asked) and not self._tells_calls:
+                self._said += (part for part in self.result.content if part not in uses)
+                return
             self._rounds += 1
             results: dict[int, ToolResult] = {}
             async with contextlib.aclosing(self._call(uses, results)) as happenings:

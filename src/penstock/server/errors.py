@@ -166,6 +166,7 @@ _OPENAI_NAMES: Mapping[str, str] = {
     "audio": "messages",
     "images": "messages",
     "images by url": "messages",
+    "mcp_tools": "tools",
     "output_schema": "response_format",
     "parallel_tools": "parallel_tool_calls",
     "reasoning_level": "reasoning_effort",

@@ -7,7 +7,7 @@ the model calls one of them, the answer ends there and the caller goes on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
@@ -21,6 +21,7 @@ from penstock.contract.tools import ToolSource
 from penstock.gateway import Engine
 from penstock.generators.conversation import Ask, Conversation
 from penstock.generators.sources import servers, tools_of
+from penstock.server.exchange import BatchEncoder, Exchange, stream_facts
 
 
 class Rounds:
@@ -32,12 +33,18 @@ class Rounds:
         request: SamplingRequest,
         sources: tuple[ToolSource, ...],
         caller: Caller | None,
+        *,
+        tells_calls: bool = True,
     ) -> None:
-        """`sources` are the servers that we connect to; the request names the others."""
+        """`sources` are the servers that we connect to; the request names the others.
+
+        `tells_calls`: the door has words for the calls that are made here.
+        """
         self._engine = engine
         self._request = request
         self._sources = sources
         self._caller = caller
+        self._tells_calls = tells_calls
         self._first: tuple[str, Attempt] | None = None
 
     @property
@@ -61,6 +68,8 @@ class Rounds:
         theirs = {tool.name for tool in self._request.tools}
         # Calls of this round that are not for the caller to run: ours, and those of no tool at all.
         hidden: set[int] = set()
+        # The others are numbered without a gap, as if there were no more.
+        numbers: dict[int, int] = {}
         begun = False
         try:
             async with contextlib.aclosing(conversation.run()) as events:
@@ -74,6 +83,8 @@ class Rounds:
                             hidden.add(event.index)
                         if event.index in hidden:
                             continue
+                        number = numbers.setdefault(event.index, len(numbers))
+                        event = msgspec.structs.replace(event, index=number)  # noqa: PLW2901
                     begun = True
                     yield event
         except PenstockError as error:
@@ -93,6 +104,7 @@ class Rounds:
             missing=missing,
             takes=lambda part: self._engine.takes(part, request.model),
             theirs=request.tools,
+            tells_calls=self._tells_calls,
         )
 
     def _result(self, conversation: Conversation) -> Result:
@@ -113,10 +125,13 @@ class Rounds:
                 yield event
 
 
-def rounds_of(engine: Engine, request: SamplingRequest, caller: Caller | None) -> Rounds | None:
+def rounds_of(
+    engine: Engine, request: SamplingRequest, caller: Caller | None, *, tells_calls: bool = True
+) -> Rounds | None:
     """The rounds of this request, or None if its provider connects to all of its servers.
 
-    Raises InvalidRequest for a server that nobody may connect to.
+    `tells_calls`: the door has words for the calls that are made here. Raises InvalidRequest for a
+    server that nobody may connect to.
     """
     if not request.mcp_tools:
         return None
@@ -128,4 +143,25 @@ def rounds_of(engine: Engine, request: SamplingRequest, caller: Caller | None) -
     if not sources:
         return None
     request = msgspec.structs.replace(request, mcp_tools=native)
-    return Rounds(engine, request, sources, caller)
+    return Rounds(engine, request, sources, caller, tells_calls=tells_calls)
+
+
+async def follow(
+    exchange: Exchange, rounds: Rounds, encoder_of: Callable[[str, str], BatchEncoder]
+) -> None:
+    """Send a stream of several rounds; tools take so long that nothing is gained by batches.
+
+    `encoder_of` makes the door's encoder from the id and the model of the first round.
+    """
+    encoder: BatchEncoder | None = None
+    async with contextlib.aclosing(rounds.stream()) as events:
+        async for event in events:
+            if encoder is None:
+                request_id, attempt = rounds.first
+                encoder = encoder_of(request_id, attempt.target.model)
+                await exchange.begin_stream(stream_facts(request_id, attempt))
+            data = encoder.encode([event])
+            if encoder.ended:
+                await exchange.end(data)
+            elif data:
+                await exchange.write(data)

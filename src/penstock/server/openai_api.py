@@ -18,7 +18,9 @@ from penstock.server import (
 )
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange, facts, forward, stream_facts
+from penstock.server.mcp_rounds import follow, rounds_of
 from penstock.server.openai_chat_decode import ChatCall
+from penstock.server.openai_chat_encode import ChunkEncoder
 from penstock.server.openai_chat_messages import in_callers_numbers
 
 UNKNOWN_MODEL_TOKENS = 4096
@@ -41,28 +43,37 @@ async def chat_completions(engine: Engine, exchange: Exchange) -> None:
     data = await exchange.body()
     call = openai_chat_decode.decode(data, lambda model: room(engine, model))
     try:
+        # Who is not told of the calls of MCP servers cannot send them back either.
+        rounds = rounds_of(engine, call.request, exchange.caller, tells_calls=False)
         if call.stream:
-            await _stream(engine, exchange, call)
-        else:
+            await (
+                _stream(engine, exchange, call)
+                if rounds is None
+                else follow(exchange, rounds, lambda id, model: _encoder(call, id, model))
+            )
+            return
+        if rounds is None:
             result = await engine.create_message(call.request, caller=exchange.caller)
-            await exchange.reply(openai_chat_encode.encode(result), facts(result.metadata))
+        else:
+            result = await rounds.whole()
     except InvalidRequest as error:
-        told = in_callers_numbers(error, call.request.messages)
+        told = in_callers_numbers(error, call.request.messages, call.tool_places)
         if told is error:
             raise
         raise told from error
+    await exchange.reply(openai_chat_encode.encode(result), facts(result.metadata))
 
 
 async def _stream(engine: Engine, exchange: Exchange, call: ChatCall) -> None:
     handle = await engine.create_message_stream(call.request, caller=exchange.caller)
     async with handle:
-        encoder = openai_chat_encode.ChunkEncoder(
-            handle.request_id,
-            handle.attempt.target.model,
-            include_usage=call.include_usage,
-        )
+        encoder = _encoder(call, handle.request_id, handle.attempt.target.model)
         await exchange.begin_stream(stream_facts(handle.request_id, handle.attempt))
         await forward(exchange, handle, encoder)
+
+
+def _encoder(call: ChatCall, request_id: str, model: str) -> ChunkEncoder:
+    return ChunkEncoder(request_id, model, include_usage=call.include_usage)
 
 
 async def embeddings(engine: Engine, exchange: Exchange) -> None:

@@ -9,12 +9,14 @@ What this door decides:
 - `system` and `developer` are the same. Consecutive `tool` messages are one turn of results.
 - `reasoning_effort`: `minimal` is `low`, everything above `high` is `high`.
 - `json_object` is the schema `{"type": "object"}`.
+- A tool of type `mcp` must say `"require_approval": "never"`, for nobody is there to approve. What
+  its server is asked and says is no part of the answer: this wire has no words for it.
 - `user` and `metadata` go into the request's metadata.
 
 Refused by name, unless they hold their default, because nobody here could read the answer: `n`,
 `audio`, `modalities`, the old `functions` and `function_call`, and in a stream `logprobs` and
-`top_logprobs`; tools that are not functions; content parts other than `text`, `image_url`,
-`input_audio` and `refusal`.
+`top_logprobs`; tools that are neither functions nor MCP servers; content parts other than `text`,
+`image_url`, `input_audio` and `refusal`.
 
 Every other field at the top of the body goes as it is to targets that speak Chat Completions:
 `logit_bias`, `top_p`, `presence_penalty`, and whatever only one server knows. Targets that speak
@@ -38,6 +40,7 @@ from penstock.contract.options import OutputSchema, ReasoningLevel, ToolChoice, 
 from penstock.server.errors import unsupported
 from penstock.server.extras import OwnFields, refuse
 from penstock.server.openai_chat_messages import WireMessage, read_messages
+from penstock.server.openai_tools import AnyTool, read_tools
 
 Room: TypeAlias = Callable[[str | None], int]
 """How many tokens an answer of this model may have when the caller does not say."""
@@ -54,7 +57,7 @@ class _Function(_Wire):
     strict: bool | None = None
 
 
-class _Tool(_Wire):
+class _Tool(AnyTool):
     type: str = "function"
     function: _Function | None = None
 
@@ -166,6 +169,8 @@ class ChatCall(msgspec.Struct, frozen=True, gc=False):
     request: SamplingRequest
     stream: bool
     include_usage: bool
+    tool_places: tuple[str, ...] = ()
+    """Where the MCP servers stand among the caller's tools."""
 
 
 def decode(data: bytes, room: Room) -> ChatCall:
@@ -180,13 +185,15 @@ def decode(data: bytes, room: Room) -> ChatCall:
     limit = body.max_completion_tokens
     if limit is None:
         limit = body.max_tokens
+    tools, servers, places = read_tools(body.tools, _function) if body.tools else ((), (), ())
     request = SamplingRequest(
         messages=read_messages(body.messages),
         max_tokens=room(body.model) if limit is None else limit,
         model=body.model or None,
         temperature=body.temperature,
         stop_sequences=() if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
-        tools=tuple(map(_tool, range(len(body.tools)), body.tools)) if body.tools else (),
+        tools=tools,
+        mcp_tools=servers,
         tool_choice=None if body.tool_choice is None else _tool_choice(body.tool_choice),
         # True is this wire's default, and not every target has the switch.
         parallel_tools=False if body.parallel_tool_calls is False else None,
@@ -197,18 +204,14 @@ def decode(data: bytes, room: Room) -> ChatCall:
     )
     options = body.stream_options
     return ChatCall(
-        request, body.stream is True, options is not None and options.include_usage is True
+        request, body.stream is True, options is not None and options.include_usage is True, places
     )
 
 
-def _tool(index: int, tool: _Tool) -> ToolDefinition:
-    if tool.type != "function":
-        raise unsupported(
-            f"tools[{index}].type", f"tools of type {tool.type!r} are not supported here"
-        )
+def _function(tool: _Tool, path: str) -> ToolDefinition:
     function = tool.function
     if function is None:
-        raise InvalidRequest.of([Problem(f"tools[{index}].function", "is missing")])
+        raise InvalidRequest.of([Problem(f"{path}.function", "is missing")])
     return ToolDefinition(
         function.name,
         function.description or "",

@@ -21,6 +21,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.server.errors import unsupported
+from penstock.server.openai_tools import in_callers_places
 from penstock.streaming.assemble import parse_arguments
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.ASCII)
@@ -95,13 +96,20 @@ def read_messages(wire: Sequence[WireMessage]) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def in_callers_numbers(error: InvalidRequest, messages: Sequence[Message]) -> InvalidRequest:
-    """The error with the wire's numbers of messages: there, a turn of results is several."""
+def in_callers_numbers(
+    error: InvalidRequest, messages: Sequence[Message], tool_places: Sequence[str] = ()
+) -> InvalidRequest:
+    """The error with the wire's numbers: there, a turn of results is several messages.
+
+    `tool_places` says where each MCP server stands among the tools.
+    """
     if type(error) is not InvalidRequest or not error.problems:
         return error
     told = InvalidRequest.of(
         [
-            Problem(_renumbered(problem.path, messages), problem.message)
+            Problem(
+                in_callers_places(_renumbered(problem.path, messages), tool_places), problem.message
+            )
             for problem in error.problems
         ]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 
 from penstock.contract.errors import InvalidRequest, Problem
@@ -11,8 +10,9 @@ from penstock.server import responses_decode, responses_encode
 from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, OpenAIErrors
 from penstock.server.exchange import Exchange, facts, forward, stream_facts
-from penstock.server.mcp_rounds import Rounds, rounds_of
+from penstock.server.mcp_rounds import follow, rounds_of
 from penstock.server.openai_api import room
+from penstock.server.openai_tools import in_callers_places
 from penstock.server.responses_decode import ResponsesCall
 from penstock.server.responses_events import EventEncoder, error_event
 
@@ -53,7 +53,7 @@ async def responses(engine: Engine, exchange: Exchange) -> None:
             await (
                 _stream(engine, exchange, call)
                 if rounds is None
-                else _follow(exchange, call, rounds)
+                else follow(exchange, rounds, lambda id, model: EventEncoder(id, model, call.echo))
             )
             return
         if rounds is None:
@@ -76,19 +76,6 @@ async def _stream(engine: Engine, exchange: Exchange, call: ResponsesCall) -> No
         await forward(exchange, handle, encoder)
 
 
-async def _follow(exchange: Exchange, call: ResponsesCall, rounds: Rounds) -> None:
-    """A stream of several rounds; tools take so long that nothing is gained by batches."""
-    encoder: EventEncoder | None = None
-    async with contextlib.aclosing(rounds.stream()) as events:
-        async for event in events:
-            if encoder is None:
-                request_id, attempt = rounds.first
-                encoder = EventEncoder(request_id, attempt.target.model, call.echo)
-                await exchange.begin_stream(stream_facts(request_id, attempt))
-            data = encoder.encode([event])
-            await (exchange.end(data) if encoder.ended else exchange.write(data))
-
-
 def in_callers_words(error: InvalidRequest, call: ResponsesCall) -> InvalidRequest:
     """The error with the wire's own paths: items for messages, and this wire's names."""
     if type(error) is not InvalidRequest or not error.problems:
@@ -108,18 +95,11 @@ def _path(path: str, call: ResponsesCall, *, from_provider: bool) -> str:
     place = call.dialogue.place(path, without_system=from_provider)
     if place is not None:
         return place
-    for index, own in enumerate(call.tool_places):
-        prefix = f"mcp_tools[{index}]"
-        if path.startswith(prefix):
-            return own + _SERVER_FIELDS.get(path[len(prefix) :], path[len(prefix) :])
+    place = in_callers_places(path, call.tool_places)
+    if place != path:
+        return place
     first, separator, rest = path.partition("[")
     return _NAMES.get(first, first) + separator + rest
 
-
-_SERVER_FIELDS: Mapping[str, str] = {
-    ".url": ".server_url",
-    ".name": ".server_label",
-    ".http_headers": ".headers",
-}
 
 ROUTES: Routes = {("POST", "/v1/responses"): Route(responses, RESPONSES_ERRORS)}

@@ -40,8 +40,9 @@ from penstock.contract.options import Extra, OutputSchema
 from penstock.server.errors import unsupported
 from penstock.server.extras import OwnFields, refuse
 from penstock.server.openai_chat_decode import EFFORTS, Room
+from penstock.server.openai_tools import read_tools
 from penstock.server.responses_items import Dialogue, WireItem, read_input
-from penstock.server.responses_tools import WireChoice, WireTool, read_choice, read_tools, told
+from penstock.server.responses_tools import WireChoice, WireTool, read_choice, read_function, told
 
 
 class _Wire(msgspec.Struct, gc=False):
@@ -173,7 +174,7 @@ def decode(data: bytes, room: Room) -> ResponsesCall:
         place = f"include[{body.include.index(_LOGPROBS)}]"
         raise unsupported(place, f"{_LOGPROBS!r} cannot be honoured here; leave it out")
     dialogue = read_input(body.input)
-    tools, servers, places = read_tools(body.tools or ())
+    tools, servers, places = read_tools(body.tools or (), read_function)
     level = None
     if (reasoning := body.reasoning) is not None:
         _only("reasoning.mode", reasoning.mode, "standard")
