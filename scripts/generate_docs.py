@@ -210,6 +210,10 @@ _EXAMPLES: Mapping[str, str] = {
         '[models.assistant.prices."vllm/qwen3"]\ninput = 0.1\noutput = 0.4'
     ),
     "storage": '[storage]\nurl = "sqlite:////var/lib/penstock/ledger.db"\nsynchronous = "full"',
+    "telemetry": (
+        '[telemetry]\notlp_endpoint = "http://127.0.0.1:4318"\n'
+        'otlp_headers = { authorization = "Bearer ${COLLECTOR_TOKEN:-}" }\nsample_ratio = 0.1'
+    ),
     "prices": "[prices]\ndefault = { input = 3.0, output = 15.0 }",
 }
 

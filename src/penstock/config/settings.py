@@ -15,6 +15,7 @@ from pydantic import (
 
 from penstock.config.keys import KeyConfig
 from penstock.config.server import LimitsConfig, ServerConfig
+from penstock.config.telemetry import TelemetryConfig
 from penstock.config.values import KeyName, Name, Seconds, Section, TargetName, Usd, Zone
 
 DEFAULT_STORAGE = "sqlite:///penstock.db"
@@ -259,6 +260,7 @@ class Config(Section):
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     prices: PricesConfig = Field(default_factory=PricesConfig)
     storage: StorageConfig = Field(default_factory=StorageConfig)
+    telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
     budgets: dict[Name, BudgetConfig] = Field(default_factory=dict)
     keys: dict[KeyName, KeyConfig] = Field(default_factory=dict)
     _written: dict[tuple[str | int, ...], str] = PrivateAttr(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -26,6 +27,7 @@ from penstock.server.admin_local import request_info, request_list, target_list
 from penstock.server.admin_questions import RequestsQuery
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
+from penstock.server.exporting import exporter_of
 from penstock.server.patience import Patience
 from penstock.server.siblings import Question, Siblings
 from penstock.telemetry.feed import Feed
@@ -47,16 +49,20 @@ def application(
     """All doors in front of one engine.
 
     `key_required`: nobody gets in without a key, also while there is none. `siblings` are the other
-    workers, who count in the same `windows`.
+    workers, who count in the same `windows`. Raises ConfigurationError for telemetry whose packages
+    are missing.
     """
     gate = Gate(keyring_of(config, required=key_required, windows=windows))
     metrics = PrometheusMetrics()
     recent, feed = RecentRequests(), Feed()
+    exporter = exporter_of(config)
     siblings = siblings or Siblings()
 
     def opened() -> Engine:
         engine = open_engine()
         engine.hooks.subscribe(metrics)
+        if exporter is not None:
+            engine.hooks.subscribe(exporter.subscriber)
         engine.hooks.subscribe(gate.watch)
         engine.hooks.subscribe(recent)
         feed.follow(engine.hooks)
@@ -97,11 +103,17 @@ def application(
             None if server.admin_key is None else server.admin_key.get_secret_value(), app.cors
         )
         targets = targets_of(config)
-        metrics.know(targets, (target for several in targets.values() for target in several))
+        of_models = [target for several in targets.values() for target in several]
+        metrics.know(targets, of_models)
+        if exporter is not None:
+            kinds = {name: provider.kind or name for name, provider in config.providers.items()}
+            exporter.subscriber.know((*targets, *of_models), kinds)
 
     answer_siblings(siblings, app, gate, metrics, recent)
     configure(config)
     app.configure = configure
+    if exporter is not None:
+        app.finish = lambda: asyncio.to_thread(exporter.close)
     return app
 
 

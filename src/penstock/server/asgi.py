@@ -95,6 +95,8 @@ class App:
         """How long clients may take."""
         self.configure: Callable[[Config], None] = lambda _: None
         """Lets the doors go by another configuration."""
+        self.finish: Callable[[], Awaitable[None]] | None = None
+        """What is done last of all, when the engine is closed."""
         heads = {
             ("HEAD", path): route for (method, path), route in routes.items() if method == "GET"
         }
@@ -118,6 +120,8 @@ class App:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         async with contextlib.AsyncExitStack() as stack:
+            if self.finish is not None:
+                stack.push_async_callback(self.finish)
             try:
                 engine = self._open_engine()
                 await stack.enter_async_context(engine)

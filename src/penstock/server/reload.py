@@ -107,9 +107,13 @@ class Reloader:
         logger.info("reloaded %s: %s", self._file, ", ".join(names))
         self._tell(None)
         fixed = [name for name in FIXED if _differs(before.server, config.server, name)]
-        if fixed:
-            what = ", ".join(f"server.{name}" for name in fixed)
-            logger.warning("%s: this takes effect when the gateway is started anew", what)
+        what = [f"server.{name}" for name in fixed]
+        if _differs(before, config, "telemetry"):
+            what.append("telemetry")
+        if what:
+            logger.warning(
+                "%s: this takes effect when the gateway is started anew", ", ".join(what)
+            )
 
     def _tell(self, problem: str | None) -> None:
         self._on_read(ConfigReloaded(source=str(self._file), problem=problem, at=time.time()))

@@ -28,6 +28,7 @@ from penstock.pool.supervise import Supervisor
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
 from penstock.server.application import application
+from penstock.server.exporting import check
 from penstock.server.guard import is_loopback
 from penstock.server.http_server import GatewayServer
 from penstock.server.listening import Certificates, listen, url_of
@@ -212,6 +213,7 @@ async def _supervise(
         workers.stop()
 
     # Once, so that what is wrong with it is said once.
+    check(job.config)
     engine = Engine(job.config, keep_books=True)
     try:
         await engine.ledger()

@@ -51,6 +51,9 @@ PROVIDER_CONFIGURED = "penstock.provider"
 REQUEST_ID = "penstock.request_id"
 RETRYABLE = "penstock.retryable"
 
+OTLP_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+"""The standard variable for the address of a collector."""
+
 OPERATION_DURATION = "gen_ai.client.operation.duration"
 TIME_TO_FIRST_CHUNK = "gen_ai.client.operation.time_to_first_chunk"
 TOKEN_USAGE = "gen_ai.client.token.usage"  # noqa: S105 - a kind of token, and no secret

@@ -97,6 +97,11 @@ class OpenTelemetry:
         )
         self._cost = meter.create_counter(names.COST, "USD", "What requests cost, if known.")
 
+    def know(self, models: Iterable[str], kinds: Mapping[str, str]) -> None:
+        """These names are in the configuration, too, and the providers are of these kinds."""
+        self._names.know(models)
+        self._kinds.update(kinds)
+
     def __call__(self, record: Record) -> None:
         """Write it down."""
         match record:

@@ -26,6 +26,7 @@ from penstock.providers.embedded import install
 from penstock.server.listening import listen, url_of
 from penstock.server.screen import Screen
 from penstock.server.serve import serve
+from tests.support.collector import collecting
 
 SERVE = """
 import sys
@@ -150,6 +151,33 @@ def test_a_second_signal_cuts(tmp_path: Path) -> None:
     assert b"[DONE]" not in received
     assert (code, err) == (0, "")
     assert "Cutting" in out
+
+
+def test_what_is_left_goes_to_the_collector_at_the_end(tmp_path: Path) -> None:
+    with collecting() as collector:
+        telemetry = f'[telemetry]\notlp_endpoint = "{collector.url}"\n'
+        with served(tmp_path, SLOW + telemetry) as gateway:
+            gateway.post("/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}])
+            gateway.process.send_signal(signal.SIGTERM)
+            code, out, err = gateway.finish()
+        assert (code, out.strip(), err) == (0, "Stopped.", "")
+        assert sorted(span.name for span in collector.spans) == ["attempt fake/words-60", "chat"]
+        assert "gen_ai.client.operation.duration" in collector.metric_names
+
+
+@pytest.mark.timeout(40)
+def test_a_silent_collector_does_not_keep_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who waits for it waits longer than this test may take.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with served(tmp_path, f'{SLOW}[telemetry]\notlp_endpoint = "{url}"\n') as gateway:
+            gateway.post("/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}])
+            gateway.process.send_signal(signal.SIGTERM)
+            code, out, _ = gateway.finish()
+    assert (code, out.strip()) == (0, "Stopped.")
 
 
 def test_a_port_in_use_is_named_with_the_remedy() -> None:

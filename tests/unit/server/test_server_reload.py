@@ -163,11 +163,13 @@ async def test_what_cannot_change_is_said(tmp_path: Path, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO, "penstock.server")
     async with running_gateway(engine_of(file)) as gateway:
         reloading = Reloading(gateway, file, None)
-        await reloading.write(f"{FIRST}[server]\nport = 9\ngrace_s = 3.0\n")
+        telemetry = '[telemetry]\notlp_endpoint = "http://127.0.0.1:4318"\n'
+        await reloading.write(f"{FIRST}[server]\nport = 9\ngrace_s = 3.0\n{telemetry}")
         said = [each.getMessage() for each in caplog.records if each.name == "penstock.server"]
         assert said == [
-            f"reloaded {file}: server",
-            "server.port, server.grace_s: this takes effect when the gateway is started anew",
+            f"reloaded {file}: server, telemetry",
+            "server.port, server.grace_s, telemetry: this takes effect when the gateway is started "
+            "anew",
         ]
         caplog.clear()
         await reloading.reloader.reload()
