@@ -68,6 +68,8 @@ class _Child:
         self.recent: deque[float] = deque()
         """When the restarts of the last period were, by the time that the child has run."""
         self.ran_s = 0.0
+        self.told = False
+        """Whether it was told to stop."""
 
     @property
     def alive(self) -> bool:
@@ -234,8 +236,10 @@ class Supervisor:
             if left <= 0:
                 break
             if child.task is not None and child.alive:
-                # Once is enough: a second time would cut short what it still has to do.
-                if not child.task.cancelling():
+                # Once is enough: a second time would cut short what it still has to do. The task's
+                # own count would not do, for a time-out within the work counts there too.
+                if not child.told:
+                    child.told = True
                     child.task.cancel()
                 await self._ended_within(left, child)
         late = [child for child in self._children.values() if child.alive]
@@ -254,6 +258,7 @@ class Supervisor:
     def _cancel_all(self) -> None:
         for child in reversed(self._children.values()):
             if child.task is not None:
+                child.told = True
                 child.task.cancel()
 
     async def _ended_within(self, limit_s: float, *children: _Child) -> None:

@@ -462,3 +462,32 @@ async def test_real_time_and_luck_are_the_defaults() -> None:
         await until(lambda: runs == 3)
         assert supervisor.children() == [ChildStatus("fragile", "running", 2, "ValueError")]
     assert others() == set()
+
+
+async def test_a_child_whose_own_time_is_up_at_that_moment_is_stopped_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun: list[asyncio.Task[object]] = []
+
+    async def work() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.append(task)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # As a time-out within the work does, which then goes on unless somebody else cancels.
+            if task.uncancel():
+                raise
+        await asyncio.Event().wait()
+
+    async with Supervisor(grace_s=1.0) as supervisor:
+        supervisor.add("work", work)
+        await until(lambda: bool(begun))
+        closing = asyncio.create_task(supervisor.aclose())
+        await asyncio.sleep(0)
+        # Between the supervisor's resolve and its deed.
+        begun[0].cancel()
+        await closing
+    assert supervisor.children()[0].state == "stopped"
+    assert "did not end" not in caplog.text
