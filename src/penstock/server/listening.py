@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import logging
 import socket
 import ssl
 from pathlib import Path
@@ -10,7 +12,38 @@ from pathlib import Path
 from penstock.config.server import ServerConfig
 from penstock.contract.errors import ConfigurationError
 
+try:
+    import resource
+except ImportError:  # there is none on Windows, which has no such limit
+    resource = None
+
 BACKLOG = 2048
+FEW_FILES = 4096
+"""Below this a gateway may run out of descriptors: a request in progress has two, its own
+connection and that to a provider."""
+_log = logging.getLogger("penstock.server")
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files of this process as far as it may, and warn where that is low.
+
+    Many systems start programs with 1,024 and let them have more; each connection is one.
+    """
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # A system without a limit in name has one in fact.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    if soft != resource.RLIM_INFINITY and soft < FEW_FILES:
+        _log.warning(
+            "this process may open %d files, which is enough for some %d requests at once; allow "
+            "more, with `ulimit -n` or LimitNOFILE= of its service",
+            soft,
+            soft // 2,
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -31,7 +31,7 @@ from penstock.server.application import application
 from penstock.server.exporting import check
 from penstock.server.guard import is_loopback
 from penstock.server.http_server import GatewayServer
-from penstock.server.listening import Certificates, listen, url_of
+from penstock.server.listening import Certificates, allow_open_files, listen, url_of
 from penstock.server.reload import Reloader
 from penstock.server.screen import Screen
 from penstock.server.siblings import Siblings
@@ -75,6 +75,9 @@ def serve(
     post = Post.taken()
     number = config.server.workers if workers is None else workers
     with _logging(config.server.log):
+        if post is None:
+            # Workers have that of their parent.
+            allow_open_files()
         if post is not None:
             with post.socket() as listener:
                 _run(_serve(job, listener, post))

@@ -79,13 +79,15 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def served(folder: Path, config: str | None = SLOW, port: int = 0) -> Generator[Served]:
+def served(
+    folder: Path, config: str | None = SLOW, port: int = 0, before: tuple[str, ...] = ()
+) -> Generator[Served]:
     path = ""
     if config is not None:
         (folder / "penstock.toml").write_text(config)
         path = str(folder / "penstock.toml")
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, path, str(port)],
+        [*before, sys.executable, "-c", SERVE, path, str(port)],
         cwd=folder,
         env=environment(),
         text=True,
@@ -178,6 +180,36 @@ def test_a_silent_collector_does_not_keep_the_process(
             gateway.process.send_signal(signal.SIGTERM)
             code, out, _ = gateway.finish()
     assert (code, out.strip()) == (0, "Stopped.")
+
+
+def limited(soft: int, hard: int) -> tuple[str, ...]:
+    """What stands before a command whose open files are to be limited so."""
+    return ("sh", "-c", f'ulimit -Sn {soft}; ulimit -Hn {hard}; exec "$@"', "sh")
+
+
+def open_files_of(pid: int) -> list[str]:
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return next(line for line in lines if line.startswith("Max open files")).split()[3:5]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of other processes")
+def test_a_gateway_may_open_as_many_files_as_it_is_allowed_to(tmp_path: Path) -> None:
+    with served(tmp_path, before=limited(256, 4096)) as gateway:
+        assert open_files_of(gateway.process.pid) == ["4096", "4096"]
+        gateway.process.send_signal(signal.SIGINT)
+        code, _, err = gateway.finish()
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_a_gateway_that_may_open_few_files_says_what_to_do(tmp_path: Path) -> None:
+    with served(tmp_path, before=limited(256, 1000)) as gateway:
+        gateway.process.send_signal(signal.SIGINT)
+        code, _, err = gateway.finish()
+    assert code == 0
+    assert "may open 1000 files" in err
+    assert "500 requests" in err
+    assert "ulimit -n" in err
 
 
 def test_a_port_in_use_is_named_with_the_remedy() -> None:
