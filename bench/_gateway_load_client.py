@@ -58,6 +58,11 @@ class Outcome(NamedTuple):
         """When the answer began."""
         return self.began + self.first_s
 
+    @property
+    def ended(self) -> float:
+        """When there was nothing more to come."""
+        return self.began + self.whole_s
+
 
 class Caller:
     """One connection to the gateway, which is opened anew whenever it is closed."""
@@ -76,7 +81,8 @@ class Caller:
         try:
             return await self._asked(name, ask, began)
         except OSError as error:
-            return Outcome(name, REFUSED, began, shown=repr(error))
+            spent = time.perf_counter() - began
+            return Outcome(name, REFUSED, began, spent, spent, shown=repr(error))
         finally:
             self.begun.set()
 

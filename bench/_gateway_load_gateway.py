@@ -41,6 +41,8 @@ class Plan(NamedTuple):
     pool: str = ""
     """Lines of `[pool]`."""
     grace_s: float = 30.0
+    more: str = ""
+    """What comes at the end of the file."""
 
     def text(self) -> str:
         """The file."""
@@ -62,6 +64,7 @@ class Plan(NamedTuple):
         for name, limit in self.keys:
             digest = hashlib.sha256(key_of(name).encode()).hexdigest()
             yield f'[keys.{name}]\nhash = "sha256:{digest}"\nrequests_per_minute = {limit}\n'
+        yield self.more
 
 
 class Upstream:
@@ -137,6 +140,10 @@ class Gateway:
     def configure(self, plan: Plan) -> None:
         """Write the file at once, as careful editors do, and tell the gateway."""
         _write(self.folder, plan)
+        self.tell()
+
+    def tell(self) -> None:
+        """There is something to read."""
         self.process.send_signal(signal.SIGHUP)
 
     def stop(self) -> int:

@@ -22,9 +22,6 @@ LARGEST_STREAM_KB = 150.0
 LARGEST_MB = 120.0
 LARGEST_GROWTH_KB = 100.0
 """Of a thousand requests."""
-_PAUSE_S = 5.0
-_LONGER = 1.5
-_PROBES = 30
 _OPENING = 100
 """Streams that are opened at a time; the next come when all of these have begun."""
 KEYS = ("load", "blue", "green")
@@ -32,17 +29,15 @@ KEYS = ("load", "blue", "green")
 
 async def streams(folder: Path, *, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
     """Thousands of open streams, each with a piece now and then."""
-    number, held_s, pause_s = (500, 10.0, 1.0) if quick else (5000, 60.0, _PAUSE_S)
+    number, pieces, pause_s, probes = (500, 12, 1.0, 5) if quick else (5000, 18, 5.0, 30)
     with upstreams(1) as (upstream,), gateway(folder, Plan((upstream.port,))) as server:
         await _first_bytes(server.port, 2)
-        alone = await _first_bytes(server.port, _PROBES)
+        alone = await _first_bytes(server.port, probes)
         before_mb, before_cpu = resident_mb(server.pid), cpu_seconds(server.pid)
-        # Opening them takes its time too.
-        pieces = round(held_s * _LONGER / pause_s)
         began = time.perf_counter()
         crowd = await _opened(server.port, number, pieces, pause_s)
         opened = time.perf_counter()
-        amid = await _first_bytes(server.port, _PROBES)
+        amid = await _first_bytes(server.port, probes)
         peak_mb = resident_mb(server.pid)
         many = await crowd
         elapsed = time.perf_counter() - began

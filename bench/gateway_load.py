@@ -18,6 +18,7 @@ there is less of everything.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from _gateway_load_changes import reload, stop
 from _gateway_load_faults import kill, outage
 from _gateway_load_steady import soak, streams
 from _support import Claim, end_by, make_parser, print_table
@@ -38,6 +40,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "streams": streams,
     "outage": outage,
     "kill": kill,
+    "reload": reload,
+    "stop": stop,
     "soak": soak,
 }
 
@@ -71,6 +75,8 @@ def main() -> None:
     if unknown:
         parser.error(f"--only {','.join(unknown)}: choose from {', '.join(SCENARIOS)}")
     allow_open_files()
+    # That requests of a killed worker were never settled is no news here.
+    logging.getLogger("penstock").setLevel(logging.ERROR)
     result: dict[str, dict[str, Any]] = {}
     claims: list[Claim] = []
     for name in wanted:
