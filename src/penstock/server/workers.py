@@ -129,6 +129,8 @@ class Workers:
     def stop(self) -> None:
         """Let what runs finish; the second time, cut it."""
         self._stopping.set()
+        # Its workers close theirs: while anybody has it open, who comes would wait in vain.
+        self._listener.close()
         self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Generator
@@ -130,6 +131,48 @@ def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(tmp_path: Pat
         assert b"worker 0 has ended (signal 9): another takes its place" in (
             gateway.process.stderr.read()
         )
+
+
+WIRE = """
+[providers.up]
+kind = "openai-chat"
+url = "http://127.0.0.1:{port}/v1"
+auth_token = "x"
+[models.slow]
+targets = ["up/m"]
+prices."up/m" = {{ input = 1.0, output = 1.0 }}
+"""
+ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"late"},"finish_reason":"stop"}]}'
+
+
+def refuses(address: tuple[str, int]) -> bool:
+    """Whether nobody can connect any more."""
+    try:
+        socket.create_connection(address, 20).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_who_comes_while_running_requests_finish_is_refused_at_once(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as upstream,
+        fleet(tmp_path, WIRE.format(port=upstream.getsockname()[1])) as gateway,
+        ThreadPoolExecutor() as pool,
+    ):
+        running = pool.submit(gateway.ask, fields={"model": "slow"})
+        asked, _ = upstream.accept()
+        gateway.process.send_signal(signal.SIGTERM)
+        address = ("127.0.0.1", int(gateway.url.rpartition(":")[2]))
+        while not refuses(address):
+            pass
+        # The one that was let in before is still being answered.
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}"
+        asked.sendall(head.encode() + b"\r\n\r\n" + ANSWER)
+        answer = running.result(20)
+        assert (answer.status_code, "late" in answer.text) == (200, True)
+        assert gateway.process.wait(20) == 0
+        asked.close()
 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
