@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -260,12 +260,22 @@ class Engine(Sampling, Generators, Budgeting, Health):
         heir._pool.states.on_change = heir.hooks.happened
         heir._running = self._running
         heir._elders = self._elders
-        heir._elders[self] = asyncio.create_task(self._retire())
         if self._background is not None:
             await self._background.aclose()
             self._background = None
             await heir.__aenter__()
+        # Not before, for until this returns everybody still asks here.
+        heir._elders[self] = asyncio.create_task(self._retire())
         return heir
+
+    @contextlib.contextmanager
+    def in_use(self) -> Generator[None, None, None]:
+        """While somebody means to ask here, it stays open, also when another takes its place."""
+        self._pipeline.in_flight.enter()
+        try:
+            yield
+        finally:
+            self._pipeline.in_flight.leave()
 
     async def _emptied(self, limit_s: float | None) -> bool:
         return await self._pipeline.in_flight.emptied(limit_s)

@@ -74,6 +74,37 @@ async def test_a_stream_ends_on_the_engine_that_began_it(tmp_path: Path) -> None
     await now.aclose()
 
 
+async def test_requests_are_answered_until_another_has_taken_the_place(tmp_path: Path) -> None:
+    before = Engine(config(tmp_path))
+    await before.__aenter__()
+    await before.create_message("Hi", max_tokens=9)
+    for number in range(5):
+        changed = config(tmp_path, limits={"max_temperature": 1.0 + number})
+        changing = asyncio.create_task(before.reconfigured(changed))
+        while not changing.done():
+            assert (await before.create_message("Hi", max_tokens=9)).text == "Hi"
+        before = changing.result()
+    await before.aclose()
+
+
+async def test_an_engine_in_use_stays_open_when_another_takes_its_place(tmp_path: Path) -> None:
+    fake = Closing()
+    before = Engine(config(tmp_path))
+    before.use(fake)
+    async with before:
+        with before.in_use():
+            now = await before.reconfigured(
+                config(tmp_path, pool={"retries": 0, "connect_timeout_s": 3.0})
+            )
+            await asyncio.sleep(0)
+            assert (await before.create_message("Hi", max_tokens=9)).text == "Hi"
+            await asyncio.sleep(0)
+            assert (await before.create_message("Hi", max_tokens=9)).text == "Hi"
+            assert not fake.closed
+        await until(lambda: fake.closed)
+        await now.aclose()
+
+
 async def test_what_has_not_changed_goes_on(tmp_path: Path) -> None:
     fake = Closing([ProviderUnavailable("down"), ProviderUnavailable("down")])
     before = Engine(config(tmp_path))

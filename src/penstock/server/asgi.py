@@ -40,7 +40,8 @@ SHUTTING_DOWN = Failure(
 )
 
 Handler: TypeAlias = Callable[[Engine, Exchange], Awaitable[None]]
-SocketHandler: TypeAlias = Callable[[Engine, Socket], Awaitable[None]]
+SocketHandler: TypeAlias = Callable[[Callable[[], Engine], Socket], Awaitable[None]]
+"""It asks for the engine again for each request, as a connection may outlive many of them."""
 
 
 class Route(NamedTuple):
@@ -162,7 +163,10 @@ class App:
                 self.gate.admit(exchange, "key" if route is None else route.needs)
             if route is None:
                 raise self._nothing(exchange.method, exchange.path)
-            await route.handler(self._ready(), exchange)
+            engine = self._ready()
+            # From before its body is read to its last round, it is one engine that answers.
+            with engine.in_use():
+                await route.handler(engine, exchange)
         except asyncio.CancelledError:
             # Either the client has gone, or the server has no more time for it.
             _forget_cancellation()
@@ -187,7 +191,8 @@ class App:
             if route is None:
                 message = f"there is no WebSocket at {socket.path}"
                 raise HttpProblem(Failure(404, message, code="not_found"))
-            await route.handler(self._ready(), socket)
+            self._ready()
+            await route.handler(self._ready, socket)
         except asyncio.CancelledError:
             _forget_cancellation()
             await _end_socket(socket, errors, SHUTTING_DOWN, SERVICE_RESTART)

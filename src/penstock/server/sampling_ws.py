@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -63,10 +63,9 @@ class _Asked:
 class _Session:
     """What one connection asks for."""
 
-    def __init__(self, engine: Engine, socket: Socket) -> None:
+    def __init__(self, engine: Callable[[], Engine], socket: Socket) -> None:
         self._engine = engine
         self._socket = socket
-        self._limits = engine.config.limits
         self._asked: dict[str | int, _Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._size = 0
@@ -122,7 +121,7 @@ class _Session:
                 asked = self._asked.get(_identifier(fields))
                 if asked is not None:
                     asked.stopped = True
-                    await self._engine.cancel_request(asked.request_id)
+                    await self._engine().cancel_request(asked.request_id)
             case "ping":
                 known = {} if fields.get("id") is None else {"id": _identifier(fields)}
                 await self._send(msgspec.json.encode({"type": "pong", **known}))
@@ -157,13 +156,14 @@ class _Session:
             self._socket.admit()
         except HttpProblem as problem:
             return problem.failure
-        most = self._limits.max_socket_requests
+        limits = self._engine().config.limits
+        most = limits.max_socket_requests
         if len(self._tasks) >= most:
             return _too_much(
                 f"{most} requests run on this connection; wait for one to end, or raise "
                 "limits.max_socket_requests"
             )
-        if self._tasks and self._size + size > _BODIES_AT_ONCE * self._limits.max_request_bytes:
+        if self._tasks and self._size + size > _BODIES_AT_ONCE * limits.max_request_bytes:
             return _too_much(
                 f"the requests of this connection have {self._size + size} characters together; "
                 "wait for one to end, or raise limits.max_request_bytes"
@@ -175,7 +175,9 @@ class _Session:
         frames = asked.frames
         try:
             try:
-                end = await self._answer(asked, fields)
+                engine = self._engine()
+                with engine.in_use():
+                    end = await self._answer(engine, asked, fields)
             except ClientGone:
                 return
             except RequestCancelled:
@@ -192,7 +194,7 @@ class _Session:
             self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
         await self._close_when_drained()
 
-    async def _answer(self, asked: _Asked, fields: Mapping[str, Any]) -> bytes:
+    async def _answer(self, engine: Engine, asked: _Asked, fields: Mapping[str, Any]) -> bytes:
         """Send all chunks and return the end."""
         if asked.stopped:
             return asked.frames.cancelled()
@@ -203,11 +205,11 @@ class _Session:
         caller = self._socket.caller
         try:
             if not call.stream:
-                result = await self._engine.create_message(
+                result = await engine.create_message(
                     call.request, request_id=asked.request_id, caller=caller
                 )
                 return asked.frames.complete(result)
-            handle = await self._engine.create_message_stream(
+            handle = await engine.create_message_stream(
                 call.request, request_id=asked.request_id, caller=caller
             )
         except InvalidRequest as error:
@@ -242,7 +244,7 @@ class _Session:
                 await self._socket.close(SERVICE_RESTART, SHUTTING_DOWN.message)
 
 
-async def converse(engine: Engine, socket: Socket) -> None:
+async def converse(engine: Callable[[], Engine], socket: Socket) -> None:
     """`GET /v1/sampling/ws`."""
     await socket.accept([(REQUEST_ID, new_request_id().encode())])
     await _Session(engine, socket).run()

@@ -24,6 +24,7 @@ from tests.support.keyed import bearer
 from tests.support.tls import Authority, make_authority
 from tests.unit.cli.harness import started_penstock
 from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway, until
+from tests.unit.server.sampling_support import socket_of
 
 FIRST = '[providers.fake]\n[models.first]\ntargets = ["fake/echo"]\n'
 SECOND = '[providers.fake]\n[models.second]\ntargets = ["fake/echo"]\n'
@@ -155,6 +156,40 @@ async def test_a_stream_goes_on_through_a_reload(tmp_path: Path, pool: str) -> N
             for choice in json.loads(line.removeprefix("data: "))["choices"]
         )
         assert text == "one two three four"
+
+
+async def test_a_request_that_comes_slowly_is_answered_through_a_reload(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(FIRST)
+    async with running_gateway(engine_of(file)) as gateway:
+        reloading = Reloading(gateway, file, None)
+        body = json.dumps(chat_body("Hi", model="first")).encode()
+        reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:10])
+        await until(lambda: gateway.server.running_requests == 1)
+        await reloading.write(SECOND)
+        # Asked and answered by the new one: the old one had time to close.
+        assert (await gateway.chat("Hi", model="second")).status_code == 200
+        writer.write(body[10:])
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+
+
+async def test_a_websocket_goes_on_with_the_new_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(FIRST)
+    async with running_gateway(engine_of(file)) as gateway, socket_of(gateway) as socket:
+        reloading = Reloading(gateway, file, None)
+        await socket.ask(1, "one", model="first")
+        assert (await socket.end(1))["type"] == "complete"
+        await reloading.write(f"{SECOND}[limits]\nmax_temperature = 0.5\n")
+        await socket.ask(2, "two", model="second")
+        assert (await socket.end(2))["type"] == "complete"
+        assert socket.text(2) == "two"
+        await socket.ask(3, "three", model="first")
+        assert (await socket.end(3))["type"] == "error"
 
 
 async def test_what_cannot_change_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
