@@ -103,7 +103,7 @@ class Caller:
                     self.close()
                     break
             said = b"".join(pieces)
-            what = _judged(name, ask, status, said)
+            what = judged(name, ask, status, said)
             if headers.get("connection") == "close":
                 self.close()
         except (OSError, asyncio.IncompleteReadError) as error:
@@ -170,7 +170,8 @@ def _body(name: str, ask: Ask) -> Mapping[str, object]:
     return said | {"stream": True} if ask.stream else said
 
 
-def _judged(name: str, ask: Ask, status: int, said: bytes) -> str:
+def judged(name: str, ask: Ask, status: int, said: bytes) -> str:
+    """One of the words above, for an answer that was read to its end."""
     if ask.leave_after is not None:
         return RIGHT
     if status != 200:

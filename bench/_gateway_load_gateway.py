@@ -158,7 +158,7 @@ class Gateway:
     def complaints(self) -> list[str]:
         """Lines of the log that are neither of a request nor of the start."""
         lines = self.said().splitlines()
-        return [line for line in lines if '"level":"ERROR"' in line or "Traceback" in line]
+        return [line for line in lines if '"level":"error"' in line or "Traceback" in line]
 
     async def ready(self) -> dict[str, Any]:
         """What it says of itself."""

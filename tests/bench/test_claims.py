@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).parents[2] / "bench"
 
 
@@ -57,3 +59,61 @@ def test_memory_that_is_kept_is_seen_from_every_side() -> None:
     # Only the GNU C library tells.
     assert heap_kb == 0 or heap_kb > 30_000
     assert resident_kb > 30_000
+
+
+SAID = """
+import json
+from _gateway_load_client import Ask, judged
+
+def event(text="", finish=None):
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return b"data: %b\\n\\n" % json.dumps({"choices": [choice]}).encode()
+
+first, second, end = event("n1:0 "), event("n1:1 "), event(finish="stop")
+done, error = b"data: [DONE]\\n\\n", b'data: {"error": {"message": "gone"}}\\n\\n'
+ask = Ask(pieces=2, stream=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stream", "judgement"),
+    [
+        ("first + second + end + done", "right"),
+        ("first + second + end", "cut"),
+        ("first + second + done", "cut"),
+        ("first", "cut"),
+        ("b''", "cut"),
+        ("first + error", "error in the stream"),
+        ("first + error + done", "error in the stream"),
+        ("first + error + end + done", "wrong"),
+        ("second + error", "wrong"),
+        ("second + first + end + done", "wrong"),
+        ("first + end + done", "wrong"),
+        ("first + second + second + end + done", "wrong"),
+    ],
+)
+def test_a_stream_under_load_is_judged_by_every_piece_and_its_end(
+    stream: str, judgement: str
+) -> None:
+    done = run(f"{SAID}\nprint(judged('n1', ask, 200, {stream}))")
+    assert done.stdout.strip() == judgement, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "judgement"),
+    [(200, 200, "right"), (200, 502, "502"), (200, 429, "429"), (400, 400, "right")],
+)
+def test_a_whole_answer_under_load_is_judged(asked: int, status: int, judgement: str) -> None:
+    done = run(
+        f"{SAID}\nsaid = json.dumps({{'choices': [{{'message': {{'content': 'n1:0 n1:1 '}}}}]}})\n"
+        f"print(judged('n1', Ask(pieces=2, status={asked}), {status}, said.encode()))"
+    )
+    assert done.stdout.strip() == judgement, done.stderr
+
+
+def test_an_unknown_part_of_the_load_is_refused_with_the_known_ones() -> None:
+    done = run(
+        "import sys, gateway_load\nsys.argv = ['x', '--only', 'kill,typo']\ngateway_load.main()"
+    )
+    assert done.returncode == 2
+    assert "--only typo: choose from streams, outage, kill, reload, stop, soak" in done.stderr
