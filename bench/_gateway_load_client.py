@@ -183,7 +183,8 @@ def judged(name: str, ask: Ask, status: int, said: bytes) -> str:
         return RIGHT if text == wanted else WRONG
     text, ended, error = read_events(said)
     if error:
-        return IN_BAND if wanted.startswith(text) and not ended else WRONG
+        # Before its first piece it could have been asked for elsewhere.
+        return IN_BAND if text and wanted.startswith(text) and not ended else WRONG
     if not ended:
         return CUT
     return RIGHT if text == wanted else WRONG

@@ -65,11 +65,11 @@ async def _outage(folder: Path, policy: str, times: int) -> tuple[dict[str, Any]
             await crowd.stop()
             code, complaints = server.stop(), server.complaints()
     outcomes = crowd.outcomes
-    # The answer had begun when the provider died: all others could be asked for elsewhere.
+    # They had begun when the provider died.
     allowed = [
         each
         for each in outcomes
-        if each.what == IN_BAND and any(each.first <= kill <= each.ended for kill in kills)
+        if each.what == IN_BAND and any(each.began <= kill <= each.ended for kill in kills)
     ]
     failed = [each for each in outcomes if each.what != RIGHT]
     lost = [each for each in failed if each not in allowed]

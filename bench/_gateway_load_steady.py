@@ -24,6 +24,8 @@ LARGEST_GROWTH_KB = 100.0
 """Of a thousand requests."""
 _OPENING = 100
 """Streams that are opened at a time; the next come when all of these have begun."""
+_LOOKS = 6
+"""At the memory, after the warm-up."""
 KEYS = ("load", "blue", "green")
 
 
@@ -106,18 +108,19 @@ async def soak(folder: Path, *, quick: bool) -> tuple[dict[str, Any], list[Claim
         with gateway(folder, plan) as server:
             traffic = _Traffic(server.port)
             await traffic.run(warm)
-            warm_mb = resident_mb(server.pid)
-            await traffic.run(requests)
-            end_mb = resident_mb(server.pid)
+            seen_mb = [resident_mb(server.pid)]
+            for _ in range(_LOOKS):
+                await traffic.run(requests // _LOOKS)
+                seen_mb.append(resident_mb(server.pid))
             busy = sum(each.get("in_flight", 0) for each in (await server.ready())["targets"])
             code, complaints = server.stop(), server.complaints()
         verified = server.command("budget", "verify")
-    growth_kb = (end_mb - warm_mb) * 1024 / (requests / 1000)
+    end_mb = seen_mb[-1]
+    growth_kb = (end_mb - seen_mb[0]) * 1024 / (requests / 1000)
     found: dict[str, Any] = {
         "requests": warm + requests,
         "outcomes": dict(traffic.outcomes),
-        "warm_mb": warm_mb,
-        "end_mb": end_mb,
+        "resident_mb": [round(each, 1) for each in seen_mb],
         "growth_kb_per_1000": growth_kb,
         "in_flight": busy,
         "exit_code": code,

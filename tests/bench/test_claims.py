@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 BENCH = Path(__file__).parents[2] / "bench"
 
 
@@ -75,40 +73,39 @@ ask = Ask(pieces=2, stream=True)
 """
 
 
-@pytest.mark.parametrize(
-    ("stream", "judgement"),
-    [
-        ("first + second + end + done", "right"),
-        ("first + second + end", "cut"),
-        ("first + second + done", "cut"),
-        ("first", "cut"),
-        ("b''", "cut"),
-        ("first + error", "error in the stream"),
-        ("first + error + done", "error in the stream"),
-        ("first + error + end + done", "wrong"),
-        ("second + error", "wrong"),
-        ("second + first + end + done", "wrong"),
-        ("first + end + done", "wrong"),
-        ("first + second + second + end + done", "wrong"),
-    ],
-)
-def test_a_stream_under_load_is_judged_by_every_piece_and_its_end(
-    stream: str, judgement: str
-) -> None:
-    done = run(f"{SAID}\nprint(judged('n1', ask, 200, {stream}))")
-    assert done.stdout.strip() == judgement, done.stderr
+STREAMS = {
+    "first + second + end + done": "right",
+    "first + second + end": "cut",
+    "first + second + done": "cut",
+    "first": "cut",
+    "b''": "cut",
+    "first + error": "error in the stream",
+    "first + error + done": "error in the stream",
+    "first + error + end + done": "wrong",
+    "error": "wrong",
+    "second + error": "wrong",
+    "second + first + end + done": "wrong",
+    "first + end + done": "wrong",
+    "first + second + second + end + done": "wrong",
+}
 
 
-@pytest.mark.parametrize(
-    ("asked", "status", "judgement"),
-    [(200, 200, "right"), (200, 502, "502"), (200, 429, "429"), (400, 400, "right")],
-)
-def test_a_whole_answer_under_load_is_judged(asked: int, status: int, judgement: str) -> None:
+def test_a_stream_under_load_is_judged_by_every_piece_and_its_end() -> None:
+    judge = "\n".join(f"print(judged('n1', ask, 200, {stream}))" for stream in STREAMS)
+    done = run(f"{SAID}\n{judge}")
+    assert done.returncode == 0, done.stderr
+    assert dict(zip(STREAMS, done.stdout.splitlines(), strict=True)) == STREAMS
+
+
+def test_a_whole_answer_under_load_is_judged_by_what_was_asked_for() -> None:
     done = run(
         f"{SAID}\nsaid = json.dumps({{'choices': [{{'message': {{'content': 'n1:0 n1:1 '}}}}]}})\n"
-        f"print(judged('n1', Ask(pieces=2, status={asked}), {status}, said.encode()))"
+        "for name, asked, status in (\n"
+        "    ('n1', 200, 200), ('n2', 200, 200), ('n1', 200, 502), ('n1', 400, 400)\n"
+        "):\n"
+        "    print(judged(name, Ask(pieces=2, status=asked), status, said.encode()))"
     )
-    assert done.stdout.strip() == judgement, done.stderr
+    assert done.stdout.split() == ["right", "wrong", "502", "right"], done.stderr
 
 
 def test_an_unknown_part_of_the_load_is_refused_with_the_known_ones() -> None:
