@@ -7,6 +7,7 @@ with the beginning of the body.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -20,22 +21,31 @@ _JOINED_UP_TO = 65_536
 """Bytes of a body that are copied to stand behind the head; a longer one is written by itself."""
 
 
+def _never() -> bool:
+    return False
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
+    ending: Callable[[], bool] = staticmethod(_never)
+    """Whether the server is about to close it: then each answer says so, and who reads that sends
+    nothing more that would be lost."""
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         # Where the cycle would look for its own method.
-        vars(cycle)["send"] = _Answer(cycle).send
+        vars(cycle)["send"] = _Answer(cycle, self.ending).send
         super()._start_asgi_task(cycle, app)
 
 
 class _Answer:
     """What is sent to one request, in the place of `RequestResponseCycle.send`."""
 
-    __slots__ = ("_chunked", "_cycle", "_head", "_left")
+    __slots__ = ("_chunked", "_cycle", "_ending", "_head", "_left")
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
+    def __init__(self, cycle: RequestResponseCycle, ending: Callable[[], bool]) -> None:
         self._cycle = cycle
+        self._ending = ending
         self._head = b""
         self._chunked = False
         self._left: int | None = None
@@ -61,6 +71,8 @@ class _Answer:
         cycle = self._cycle
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
+        if self._ending():
+            cycle.keep_alive = False
         every = [*cycle.default_headers, *headers]
         closes = False
         for name, value in every:

@@ -22,6 +22,9 @@ GRACE_S = 10.0
 KEEP_ALIVE_S = 75
 """How long an idle connection stays open: longer than clients keep theirs, so they close it."""
 _LAST_WORDS_S = 1.0
+_LAST_REQUESTS_S = 0.2
+"""Between the last new connection and the end of those on which nothing is asked: what is on its
+way meanwhile is answered, with the word that the connection ends."""
 
 
 class GatewayServer(uvicorn.Server):
@@ -40,7 +43,9 @@ class GatewayServer(uvicorn.Server):
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
         def connected(**options: Any) -> PatientProtocol:
-            return PatientProtocol(patience=app.patience, **options)
+            return PatientProtocol(
+                patience=app.patience, ending=lambda: self.should_exit, **options
+            )
 
         config = uvicorn.Config(
             app,
@@ -78,6 +83,15 @@ class GatewayServer(uvicorn.Server):
         """Start, and tell."""
         await super().startup(sockets)
         self._on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let nobody in any more, and end when all who are in have their answers."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        await asyncio.sleep(_LAST_REQUESTS_S)
+        await super().shutdown(sockets)
 
     def stop(self) -> None:
         """Take no more requests and let the running ones finish; the second time, cut them."""

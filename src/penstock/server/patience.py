@@ -8,6 +8,7 @@ its limit. A request that comes in one piece, as most do, costs none of the time
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, cast
 
@@ -44,9 +45,13 @@ class _Phase(Enum):
 class PatientProtocol(HttpProtocol):
     """One connection of a client, which is given up when it takes too long."""
 
-    def __init__(self, *, patience: Patience, **options: Any) -> None:
-        """`options` are uvicorn's own."""
+    def __init__(
+        self, *, patience: Patience, ending: Callable[[], bool] | None = None, **options: Any
+    ) -> None:
+        """`ending` says whether the server is; `options` are uvicorn's own."""
         super().__init__(**options)
+        if ending is not None:
+            self.ending = ending
         self._patience = patience
         self._phase = _Phase.IDLE
         self._began = 0.0

@@ -382,3 +382,37 @@ async def test_thinking_is_told(fake: FakeProvider) -> None:
         response = await gateway.chat(reasoning_effort="low")
     assert response.json()["choices"][0]["message"]["reasoning_content"] == "let me see"
     assert script.requests[0].reasoning_level == "low"
+
+
+def asked() -> bytes:
+    body = json.dumps(chat_body("Hi")).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def test_who_asks_on_an_open_connection_as_the_gateway_stops_is_answered(
+    gateway: Gateway,
+) -> None:
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(asked())
+    first = await reader.readuntil(b"\r\n\r\n")
+    assert b"connection: close" not in first
+    await reader.readexactly(int(first.partition(b"content-length: ")[2].split(b"\r\n")[0]))
+    gateway.server.stop()
+    writer.write(asked())
+    second = await reader.read()
+    writer.close()
+    assert second.startswith(b"HTTP/1.1 200"), second
+    assert b"\r\nconnection: close\r\n" in second
+
+
+async def test_who_was_let_in_before_the_gateway_stopped_may_still_ask(gateway: Gateway) -> None:
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    await until(lambda: gateway.server.server_state.connections)
+    gateway.server.stop()
+    await until(lambda: not gateway.server.servers[0].is_serving())
+    writer.write(asked())
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+    assert b"\r\nconnection: close\r\n" in answer

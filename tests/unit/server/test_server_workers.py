@@ -151,6 +151,8 @@ def refuses(address: tuple[str, int]) -> bool:
         socket.create_connection(address, 20).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        pass  # it was in the queue when the last of them closed it
     return False
 
 
