@@ -31,8 +31,18 @@ class HttpProtocol(HttpToolsProtocol):
     ending: Callable[[], bool] = staticmethod(_never)
     """Whether the server is about to close it: then each answer says so, and who reads that sends
     nothing more that would be lost."""
+    _running: RequestResponseCycle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over, also for the request that is being answered while others wait behind it."""
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+        super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
         # Where the cycle would look for its own method.
         vars(cycle)["send"] = _Answer(cycle, self.ending).send
         super()._start_asgi_task(cycle, app)

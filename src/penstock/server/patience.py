@@ -1,8 +1,9 @@
 """How long a client may take, and how much it may say before its request is read.
 
-Four things would let a client hold a connection, and what is behind it, for nothing: a head that
-never ends, a head without measure, a body that trickles, and an answer that is not taken. Each has
-its limit. A request that comes in one piece, as most do, costs none of the timers.
+Six things would let a client hold a connection, or memory, for nothing: a head that never ends, a
+head without measure, a body that trickles, headers behind a body (trailers) without end, requests
+that are sent on and on without waiting for an answer, and an answer that is not taken. Each has its
+limit. A request that comes in one piece, as most do, costs none of the timers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from penstock.server.http_protocol import HttpProtocol
 
 _BYTES_A_SECOND = 8192
 """A body may take so much longer than its time for each of its parts: slower ones are given up."""
+_MOST_WAITING = 256
+"""Requests of one connection that wait for the answer to an earlier one."""
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -57,6 +60,7 @@ class PatientProtocol(HttpProtocol):
         self._began = 0.0
         self._received = 0
         self._head_bytes = 0
+        self._beside_body = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._refused = False
@@ -80,6 +84,7 @@ class PatientProtocol(HttpProtocol):
         if self._refused:
             return
         before = self._phase
+        self._beside_body += len(data)
         super().data_received(data)
         phase = self._phase
         if phase is _Phase.IDLE:
@@ -90,7 +95,9 @@ class PatientProtocol(HttpProtocol):
             self._began, self._received = self.loop.time(), 0
             self._disarm()
         self._received += len(data)
-        if phase is _Phase.HEAD and self._received > self._patience.max_head_bytes:
+        # The parser keeps a head, and so a trailer, until it is whole.
+        held = self._received if phase is _Phase.HEAD else self._beside_body
+        if held > self._patience.max_head_bytes:
             self._refuse(_TOO_LARGE)
         elif self._timer is None:
             self._arm()
@@ -98,6 +105,9 @@ class PatientProtocol(HttpProtocol):
     def handle_websocket_upgrade(self) -> None:
         """From here on it is no connection of ours."""
         self._disarm()
+        if self._owes_another:
+            self.transport.abort()
+            return
         super().handle_websocket_upgrade()
 
     # -- a client that does not read
@@ -132,20 +142,33 @@ class PatientProtocol(HttpProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One more header."""
+        """One more header; one that comes behind the body is none.
+
+        It would be a key, or a length, that nobody before us has looked at.
+        """
         self._head_bytes += len(name) + len(value) + 4
-        super().on_header(name, value)
+        if self._phase is _Phase.HEAD:
+            super().on_header(name, value)
+        elif self._head_bytes > self._patience.max_head_bytes:
+            self._refuse(_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """The whole head; nobody serves a request whose head is too large."""
-        self._phase = _Phase.BODY
         if self._head_bytes > self._patience.max_head_bytes:
             self._refuse(_TOO_LARGE)
-        if not self._refused:
-            super().on_headers_complete()
+        if self._refused:
+            return
+        self._phase = _Phase.BODY
+        self._beside_body = 0
+        if len(self.pipeline) >= _MOST_WAITING:
+            self._refused = True
+            self.transport.abort()
+            return
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
+        self._beside_body = 0
         if not self._refused:
             super().on_body(body)
 
@@ -154,6 +177,24 @@ class PatientProtocol(HttpProtocol):
         self._phase = _Phase.IDLE
         if not self._refused:
             super().on_message_complete()
+
+    # -- what is no request, or no longer one
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is not HTTP."""
+        self._refuse(_NOT_HTTP)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Somebody wants another protocol, and gets an answer in this one, which is the last.
+
+        What follows may be of either, so that it is not read.
+        """
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        self._refused = True
+        if cycle is None or cycle.response_complete:
+            self.transport.close()
+        else:
+            cycle.keep_alive = False
 
     # -- time
 
@@ -200,17 +241,20 @@ class PatientProtocol(HttpProtocol):
             return
         self._refused = True
         self._disarm()
-        if self._answering:
-            # What is being said would be cut short by another answer.
+        if self._owes_another:
+            # This answer would be taken for that one, or stand in the middle of it.
             self.transport.abort()
             return
         self.transport.write(answer)
         self.transport.close()
 
     @property
-    def _answering(self) -> bool:
+    def _owes_another(self) -> bool:
+        """Whether the client waits for the answer to something else, or already reads it."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        return cycle is not None and cycle.response_started and not cycle.response_complete
+        if cycle is None or cycle.response_complete:
+            return False
+        return cycle.response_started or bool(self.pipeline) or self._phase is not _Phase.BODY
 
 
 def _answer(line: bytes, failure: Failure) -> bytes:
@@ -221,6 +265,10 @@ def _answer(line: bytes, failure: Failure) -> bytes:
     )
 
 
+_NOT_HTTP = _answer(
+    b"400 Bad Request",
+    Failure(400, "this is not a request of HTTP/1.1 that can be read", code="invalid_http"),
+)
 _TOO_LARGE = _answer(
     b"431 Request Header Fields Too Large",
     Failure(
