@@ -49,6 +49,16 @@ class ServerConfig(Section):
         description="Origins whose web pages may call the gateway from a browser, such as "
         "`https://app.example.com`; `*`: all. Default: none.",
     )
+    mcp_servers: (
+        tuple[Annotated[str, Field(pattern=r"^(\*|public|https?://[^/\s?#@]+(/[^\s?#]*)?)$")], ...]
+        | None
+    ) = Field(
+        default=None,
+        description="MCP servers that callers may have the gateway connect to: addresses, `public` "
+        "for every https address of the internet, `*` for whatever this machine reaches. Default: "
+        "`public` where keys are asked for, otherwise `*`.",
+        examples=[["public", "http://10.0.0.5:8000/mcp"]],
+    )
     admin_key: SecretStr | None = Field(
         default=None,
         description="The key for `/admin`, which opens no other door but `/metrics` and `/ready`. "

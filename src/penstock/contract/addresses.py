@@ -3,7 +3,8 @@
 Cloud machines hand out their own credentials to whoever asks a link-local address or a name that
 stands for one. A caller who chooses an address (of an MCP server, say) must not reach them through
 us, nor through a provider that connects for us. Ask `forbidden` about the host of an address, and
-again about each address that its name has turned out to stand for.
+again about each address that its name has turned out to stand for. Where callers are strangers, ask
+`is_public` and `is_public_address` in the same way.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _METADATA_ADDRESSES = frozenset(
 _PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".test", ".invalid")
 _LINK_LOCAL = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NAT64_OURS = ipaddress.ip_network("64:ff9b:1::/48")
+"""Which network translates these, and where to, is its own matter."""
 # What the C library reads as an address: one to four numbers, each decimal, octal or hexadecimal.
 _NUMBERS = re.compile(r"(0x[0-9a-f]*|\d+)(\.(0x[0-9a-f]*|\d+)){0,3}")
 
@@ -44,8 +47,7 @@ _NUMBERS = re.compile(r"(0x[0-9a-f]*|\d+)(\.(0x[0-9a-f]*|\d+)){0,3}")
 def forbidden(host: str) -> str | None:
     """Why nobody may be sent to this host, in words that follow its name; None if one may be."""
     # Clients fold the forms of a name before they look it up, and so the check must.
-    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").lower()
-    name = name.strip("[]").partition("%")[0].rstrip(".")
+    name = _folded(host)
     if name in _METADATA_NAMES:
         return "is the metadata service of a cloud"
     address = _address(name)
@@ -63,10 +65,21 @@ def is_public(url: str) -> bool:
     return scheme == "https" and bool(host) and not _is_ours(host)
 
 
+def is_public_address(address: str) -> bool:
+    """Whether this, to which a name has led, is an address of the internet."""
+    found = _address(_folded(address))
+    return found is not None and not _is_our_address(found)
+
+
 def is_private(url: str) -> bool:
     """Whether that is this machine, or one of our own network, as far as the address tells."""
     _, host = _parts(url)
     return bool(host) and _is_ours(host)
+
+
+def host_of(url: str) -> str:
+    """The host that this address names; empty when it names none."""
+    return _parts(url)[1]
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -77,11 +90,23 @@ def _parts(url: str) -> tuple[str, str]:
         return "", ""
 
 
+def _folded(host: str) -> str:
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").lower()
+    return name.strip("[]").partition("%")[0].rstrip(".")
+
+
 def _is_ours(host: str) -> bool:
-    address = _address(host)
+    name = _folded(host)
+    address = _address(name)
     if address is not None:
-        return not address.is_global
-    return "." not in host or host.endswith(_PRIVATE_ENDINGS)
+        return _is_our_address(address)
+    return "." not in name or name.endswith(_PRIVATE_ENDINGS)
+
+
+def _is_our_address(address: _Address) -> bool:
+    if address in _NAT64_OURS or (address.version == 6 and address.is_site_local):
+        return True
+    return any(not each.is_global or each.is_multicast for each in (address, *_inside(address)))
 
 
 def _address(name: str) -> _Address | None:

@@ -43,6 +43,9 @@ class MCPTool(msgspec.Struct, frozen=True, omit_defaults=True):
     mode: MCPMode = "auto"
     allow_link_local: bool = False
     """Whether the server may stand where clouds keep their metadata services; never, as a rule."""
+    public_only: bool = False
+    """Whether we connect only by TLS to an address of the internet, wherever the name leads: for
+    addresses that strangers have chosen."""
 
     def __post_init__(self) -> None:
         """Keep copies, so that the caller's own list and dict may change."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from penstock.contract.addresses import forbidden, host_of
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
@@ -234,6 +235,9 @@ def _part(path: str, part: Content) -> Iterator[Problem]:
     elif isinstance(part, Image):
         if not (part.url or (part.data and part.mime_type)):
             yield Problem(path, "an image needs data with a mimeType, or a url")
+        if part.url and (reason := forbidden(host_of(part.url))):
+            # A provider of one's own would fetch it from there.
+            yield Problem(f"{path}.url", f"its host {reason}; give the address of an image")
     elif isinstance(part, Audio):
         if not (part.data and part.mime_type):
             yield Problem(path, "audio needs data and a mimeType")

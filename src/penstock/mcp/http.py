@@ -15,7 +15,7 @@ from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
-from penstock.contract.addresses import forbidden
+from penstock.contract.addresses import forbidden, is_public_address
 from penstock.contract.options import MCPTool
 
 CONNECT_TIMEOUT_S = 30.0
@@ -31,13 +31,18 @@ _MOST_SAID = 500
 
 @contextlib.asynccontextmanager
 async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
-    """The way to a server that goes to no address where clouds keep their secrets, unless told."""
+    """The way to a server that goes to no address where clouds keep their secrets, unless told.
+
+    With `public_only` it goes to no address but those of the internet.
+    """
     transport: httpx2.AsyncBaseTransport = _Answers(httpx2.AsyncHTTPTransport())
+    if server.public_only or not server.allow_link_local:
+        transport = _Vetted(transport, public_only=server.public_only)
     async with (
         httpx2.AsyncClient(
             headers=dict(server.http_headers),
             timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S),
-            transport=transport if server.allow_link_local else _Vetted(transport),
+            transport=transport,
         ) as client,
         streamable_http_client(
             server.url, http_client=client, max_sse_event_size=MOST_BYTES
@@ -115,12 +120,15 @@ class _Vetted(httpx2.AsyncBaseTransport):
     Otherwise a name could lead to one address when it is checked, and to another when it is used.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, *, public_only: bool) -> None:
         self._inner = inner
+        self._public_only = public_only
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.host
-        address = await _vetted_address(request, host)
+        if self._public_only and request.url.scheme != "https":
+            raise httpx2.ConnectError(f"{host} is not reached by https", request=request)
+        address = await _vetted_address(request, host, public_only=self._public_only)
         vetted = httpx2.Request(
             request.method,
             request.url.copy_with(host=address),
@@ -134,7 +142,7 @@ class _Vetted(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-async def _vetted_address(request: httpx2.Request, host: str) -> str:
+async def _vetted_address(request: httpx2.Request, host: str, *, public_only: bool) -> str:
     _refuse(request, host, host)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -145,6 +153,9 @@ async def _vetted_address(request: httpx2.Request, host: str) -> str:
     addresses = [str(each[4][0]) for each in found]
     for address in addresses:
         _refuse(request, host, address)
+        if public_only and not is_public_address(address):
+            # The address itself is a fact about our network that a stranger need not hear.
+            raise httpx2.ConnectError(f"{host} leads to no public address", request=request)
     return addresses[0]
 
 
