@@ -35,6 +35,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
+MOST_PROBLEMS = 100
+"""So many problems of one request are told."""
+
 
 class Problem(msgspec.Struct, frozen=True):
     """One broken rule: where it is (`messages[2].content`), and what would be right."""
@@ -100,7 +103,7 @@ def _revive(
 
 
 class InvalidRequest(PenstockError):
-    """The request breaks a rule; `problems` lists all of them, each with its path."""
+    """The request breaks a rule; `problems` lists them, each with its path: the first hundred."""
 
     def __init__(
         self,
@@ -117,7 +120,12 @@ class InvalidRequest(PenstockError):
 
     @staticmethod
     def of(problems: Sequence[Problem]) -> InvalidRequest:
-        """One error out of everything that is wrong."""
+        """One error out of everything that is wrong; of very many problems, the first ones."""
+        if len(problems) > MOST_PROBLEMS:
+            # Nobody reads more, and each costs the gateway more than it costs whoever made it.
+            shown = problems[: MOST_PROBLEMS - 1]
+            more = Problem("", f"and {len(problems) - len(shown)} more problems")
+            problems = [*shown, more]
         return InvalidRequest("; ".join(str(problem) for problem in problems), problems=problems)
 
 
