@@ -7,7 +7,8 @@ What differs from uvicorn's own:
   that does not answer a ping, and one that does not take our goodbye.
 - Pings of a client that does not read are answered once, when it reads again.
 - Fragments are kept as bytes, not one object each, however small they are.
-- A handshake that cannot be read is answered, and text that is not UTF-8 is no matter for the log.
+- A handshake that cannot be read is answered; neither one that is refused nor text that is not
+  UTF-8 is a matter for the log.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.handshake_initiated = True
             self.transport.write(b"".join(self.conn.data_to_send()) or _BAD_REQUEST)
             self.transport.close()
+
+    async def send(self, message: Any) -> None:
+        """As in ASGI 3; a refusal ends the handshake too, and is no accident for the log."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True
 
     def eof_received(self) -> None:
         """The client has closed its side: what it has not read by now, nobody will."""
