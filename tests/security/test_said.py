@@ -50,12 +50,12 @@ async def full_of_secrets(tmp_path: Path) -> AsyncGenerator[tuple[Gateway, dict[
             error = {"error": {"message": said, "type": said, "code": said}}
             await peer.send(whole(json.dumps(error).encode(), status="401 Unauthorized"))
 
-    texts = {"one": new_text(), "limited": new_text()}
+    texts = {name: new_text() for name in ("one", "limited", "lost")}
     async with RawServer(repeat) as server:
         config = Config.model_validate(
             {
                 "server": {"admin_key": ADMIN, "cors_origins": ["https://app.example"]},
-                "storage": {"path": str(tmp_path / "books.db")},
+                "storage": {"url": f"sqlite:///{tmp_path}/books.db"},
                 "providers": {
                     "up": {
                         "kind": "openai-chat",
@@ -103,7 +103,7 @@ async def test_no_secret_is_said_anywhere(
                         "require_approval": "never",
                     }
                 ]
-                for fields in ({}, {"stream": True}, {"model": texts["one"]}, {"tools": tools}):
+                for fields in ({}, {"stream": True}, {"model": texts["lost"]}, {"tools": tools}):
                     answer = await gateway.client.post(
                         door, json={**body, **fields}, headers=headers
                     )
@@ -134,14 +134,22 @@ async def test_no_secret_is_said_anywhere(
     assert "***" in places["an answer"]
     secrets["mcp"] = MCP_TOKEN
     for where, text in places.items():
-        # A caller is told the address that it gave itself; nobody else is.
-        known = [] if where != "an answer" else ["mcp"]
+        # A caller is told what it wrote itself into an address or a name; nobody else is.
+        known = [] if where != "an answer" else ["mcp", "lost"]
         assert set(found_in(text, secrets)) <= set(known), where
 
 
 FORGED = [
     *("\r\nx-forged: yes", "\nERROR forged line", "\x1b[2J\x1b[31m", "\x00", "\u2028forged"),
-    *("%0d%0ax-forged:%20yes", "\x85", "\u202eevil", "a" * 3000, "{}%s%(x)s{0}", "\ud7ff\uffff"),
+    *(
+        "%0d%0ax-forged:%20yes",
+        "\x85",
+        "\u202eevil",
+        "a" * 3000,
+        "\x7f\x9b31m",
+        "{}%s%(x)s{0}",
+        "\ud7ff\uffff",
+    ),
 ]
 
 
@@ -182,6 +190,17 @@ async def test_nobody_writes_a_line_of_the_log_or_a_header(
     assert len(lines) == len([each for each in caplog.records if each.name.startswith("penstock")])
     assert all(line.isprintable() for line in lines)
     assert not any(line.startswith(("ERROR", "x-forged")) for line in lines)
+
+
+async def test_a_long_name_makes_no_long_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with under_attack(caplog) as target:
+        for door, body in DOORS.items():
+            await target.gateway.client.post(
+                door, json={**body, "model": "m" * 100_000}, headers=bearer(target.texts["one"])
+            )
+    lines = [each.getMessage() for each in caplog.records if each.name.startswith("penstock.")]
+    assert any("mmm" in line for line in lines)
+    assert all(len(line) < 1000 for line in lines), max(map(len, lines))
 
 
 def httpx_path(path: str) -> str:

@@ -5,7 +5,9 @@ Lines hold what a `RequestRecord` holds: names, numbers and outcomes, and nothin
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
 import time
 from functools import lru_cache
@@ -18,6 +20,9 @@ from penstock.telemetry.records import Record, RequestRecord
 LogForm: TypeAlias = Literal["console", "json"]
 LOGGER = "penstock.requests"
 _FIELDS = "penstock_fields"
+_LONGEST_NAME = 200
+_KEY_BEGINS = "psk_"
+_KEY_TEXT = re.compile(rf"{_KEY_BEGINS}[\w-]+")
 _LEVELS = {"ok": logging.INFO, "cancelled": logging.INFO, "failed": logging.WARNING}
 
 
@@ -76,7 +81,11 @@ class JsonLines(logging.Formatter):
         line |= fields if fields is not None else {"message": record.getMessage()}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=repr).decode()
+        text = msgspec.json.encode(line, enc_hook=repr).decode()
+        # Some readers take more than one character for the end of a line, and terminals obey some.
+        if text.isprintable():
+            return text
+        return json.dumps(json.loads(text)).replace("\x7f", "\\u007f")
 
 
 class ConsoleLines(logging.Formatter):
@@ -133,7 +142,7 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
     fields = {
         "request_id": record.request_id,
         "operation": record.operation,
-        "model": record.requested_model,
+        "model": record.requested_model and _name(record.requested_model),
         "key": record.key,
         "provider": record.provider,
         "upstream_model": record.model,
@@ -150,6 +159,13 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
         "cost_usd": None if record.cost_nanos is None else record.cost_nanos / 1e9,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _name(said: str) -> str:
+    """The name of a model, short, and without a key that a caller has put in its place."""
+    if len(said) <= _LONGEST_NAME and _KEY_BEGINS not in said:
+        return said
+    return _KEY_TEXT.sub(f"{_KEY_BEGINS}***", said[:_LONGEST_NAME])
 
 
 def _moment(created: float, msecs: float) -> str:
