@@ -9,6 +9,7 @@ is looked at as it is written; where its name leads is looked at when we connect
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,10 +18,32 @@ from penstock.contract.addresses import is_public
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import MCPTool
+from penstock.gateway import Engine
+from penstock.server.exchange import Exchange
 
+C = TypeVar("C", bound="Asks")
 ANYWHERE = "*"
 PUBLIC = "public"
 _PORTS = {"http": 80, "https": 443}
+
+
+class Asks(Protocol):
+    """A call of a door."""
+
+    @property
+    def request(self) -> SamplingRequest:
+        """What it asks for."""
+        ...
+
+
+def with_permitted_servers(call: C, engine: Engine, exchange: Exchange) -> C:
+    """The call as its caller may make it; raises InvalidRequest."""
+    if not call.request.mcp_tools:
+        return call
+    strangers = exchange.access is not None and exchange.access.asked
+    allowed = engine.config.server.mcp_servers
+    request = permitted(call.request, allowed, strangers=strangers)
+    return cast(C, msgspec.structs.replace(cast(msgspec.Struct, call), request=request))
 
 
 def permitted(

@@ -19,6 +19,7 @@ from penstock.server import (
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange, facts, forward, stream_facts
 from penstock.server.mcp_rounds import follow, rounds_of
+from penstock.server.mcp_servers import with_permitted_servers
 from penstock.server.openai_chat_decode import ChatCall
 from penstock.server.openai_chat_encode import ChunkEncoder
 from penstock.server.openai_chat_messages import in_callers_numbers
@@ -43,6 +44,7 @@ async def chat_completions(engine: Engine, exchange: Exchange) -> None:
     data = await exchange.body()
     call = openai_chat_decode.decode(data, lambda model: room(engine, model))
     try:
+        call = with_permitted_servers(call, engine, exchange)
         # Who is not told of the calls of MCP servers cannot send them back either.
         rounds = rounds_of(engine, call.request, exchange.caller, tells_calls=False)
         if call.stream:

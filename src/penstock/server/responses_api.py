@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.gateway import Engine
 from penstock.server import responses_decode, responses_encode
@@ -13,7 +11,7 @@ from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, OpenAIErrors
 from penstock.server.exchange import Exchange, facts, forward, stream_facts
 from penstock.server.mcp_rounds import follow, rounds_of
-from penstock.server.mcp_servers import permitted
+from penstock.server.mcp_servers import with_permitted_servers
 from penstock.server.openai_api import room
 from penstock.server.openai_tools import in_callers_places
 from penstock.server.responses_decode import ResponsesCall
@@ -51,10 +49,7 @@ async def responses(engine: Engine, exchange: Exchange) -> None:
     data = await exchange.body()
     call = responses_decode.decode(data, lambda model: room(engine, model))
     try:
-        if call.request.mcp_tools:
-            asked = exchange.access is not None and exchange.access.asked
-            request = permitted(call.request, engine.config.server.mcp_servers, strangers=asked)
-            call = msgspec.structs.replace(call, request=request)
+        call = with_permitted_servers(call, engine, exchange)
         rounds = rounds_of(engine, call.request, exchange.caller)
         if call.stream:
             await (
