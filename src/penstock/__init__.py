@@ -85,7 +85,7 @@ from penstock.contract.ports import RankedTarget, RouteDecision, Target
 if TYPE_CHECKING:
     from penstock.config.settings import Config
     from penstock.contract.requests import Caller
-    from penstock.gateway import Engine, ask, open
+    from penstock.gateway import Engine, open
     from penstock.generators.content import StringGenerator
     from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
     from penstock.generators.embeddings import EmbeddingGenerator
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from penstock.generators.structured import StructuredGenerator
     from penstock.generators.transcription import TranscriptionGenerator
     from penstock.health import ProviderHealth
+    from penstock.simple import ask
     from penstock.standalone import (
         embedding_generator,
         string_generator,
@@ -125,7 +126,7 @@ _LAZY = {
     "Tool": "penstock.generators.functions",
     "TranscriptionGenerator": "penstock.generators.transcription",
     "UsageStats": "penstock.telemetry.usage",
-    "ask": "penstock.gateway",
+    "ask": "penstock.simple",
     "embedding_generator": "penstock.standalone",
     "open": "penstock.gateway",
     "string_generator": "penstock.standalone",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, Unpack
@@ -52,8 +51,6 @@ from penstock.wiring import books_of, pool_of, transport_settings, warned
 
 T = TypeVar("T")
 _LAST_WORDS_S = 5.0
-ASK_MAX_TOKENS = 512
-"""What `ask` allows an answer, as it is the one call that does not require a limit."""
 EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
@@ -320,33 +317,3 @@ def open(config: str | Path | Config | None = None) -> Engine:
     Without any file it is the embedded model. Raises ConfigurationError naming file and line.
     """
     return Engine(config if isinstance(config, Config) else load(config))
-
-
-def ask(
-    prompt: str,
-    *,
-    model: str | None = None,
-    system_prompt: str | None = None,
-    max_tokens: int = ASK_MAX_TOKENS,
-    temperature: float | None = None,
-) -> str:
-    """The answer's text, for scripts and the prompt: one line, no event loop in sight."""
-
-    async def answer() -> str:
-        async with open() as engine:
-            result = await engine.create_message(
-                prompt,
-                max_tokens=max_tokens,
-                model=model,
-                system_prompt=system_prompt,
-                temperature=temperature,
-            )
-            return result.text
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(answer())
-    # A notebook has a loop of its own, in which a second one may not run.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, answer()).result()
