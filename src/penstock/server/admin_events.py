@@ -71,10 +71,9 @@ DATA: Mapping[str, type[msgspec.Struct]] = {
 class Events:
     """Sends what a feed hears to whoever asks."""
 
-    def __init__(self, feed: Feed, heartbeat_s: float = HEARTBEAT_S) -> None:
+    def __init__(self, feed: Feed) -> None:
         """Of this process."""
         self._feed = feed
-        self._heartbeat_s = heartbeat_s
 
     async def events(self, engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> None:
         """Everything that happens from now on, or after `Last-Event-ID`, until the reader goes."""
@@ -91,7 +90,7 @@ class Events:
         await exchange.end()
 
     async def _send(self, exchange: Exchange, listener: Listener) -> None:
-        while (heard := await listener.next(self._heartbeat_s)) is not None:
+        while (heard := await listener.next(HEARTBEAT_S)) is not None:
             data = b""
             if heard.missed:
                 data = _frame(DROPPED, DroppedEvent(heard.missed), None)
