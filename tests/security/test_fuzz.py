@@ -63,7 +63,7 @@ async def shout(target: Target, pieces: list[bytes]) -> None:
         await writer.wait_closed()
     assert all(text.encode() not in answer for text in target.texts.values())
     if b" 101 " not in answer:
-        statuses(answer)
+        statuses(answer, heads=b"HEAD" in b"".join(pieces))
     health = await target.gateway.client.get("/health")
     assert health.status_code == 200
 

@@ -117,6 +117,7 @@ class _Request(_Strict):
     response_format: _Format | None = None
     reasoning_effort: str | None = None
     user: str | None = None
+    store: bool | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
 
