@@ -28,7 +28,7 @@ STAGES: Mapping[str, tuple[str, str]] = {
     "tickets, breaker, places": ("pool/failover.py", "_first"),
     "encode, decode": ("providers/wire.py", "generate"),
     "headers, body": ("providers/wire.py", "_request"),
-    "HTTP client (aiohttp) and time-out": ("providers/client.py", "send"),
+    "HTTP client and time-out": ("providers/client.py", "send"),
 }
 """From the outside to the inside: each stage calls the next."""
 

@@ -34,7 +34,7 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "pool": ("pool/failover.py", "generate"),
     "wire": ("providers/wire.py", "generate"),
     "client": ("providers/http.py", "request"),
-    "received": ("aiohttp/client_proto.py", "data_received"),
+    "received": ("providers/connection.py", "data_received"),
 }
 """Functions whose time is known with all that they call."""
 
@@ -75,7 +75,7 @@ def shares(stats: pstats.Stats) -> dict[str, float]:
         "records, counters, request log": of["tell"],
         "tickets, breaker, places": of["pool"] - of["wire"],
         "encode and decode for the provider": of["wire"] - of["client"],
-        "HTTP client (aiohttp) and time-outs": of["client"] + of["received"],
+        "HTTP client and time-outs": of["client"] + of["received"],
     }
     return {name: each / total for name, each in stages.items()}
 

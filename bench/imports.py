@@ -28,7 +28,7 @@ SUBJECTS = {
     "import penstock": "import penstock",
     "penstock.open()": "import penstock; penstock.open()",
     "import openai": "import openai",
-    "import aiohttp": "import aiohttp",
+    "HTTP client": "import penstock.providers.client",
 }
 HEAVY = (
     *("aiohttp", "pydantic", "asyncio", "rich", "typer", "granian", "numpy", "xllamacpp", "mcp"),

@@ -1,45 +1,42 @@
-"""The HTTP client proper: a pool of aiohttp's connections, and its errors in Penstock's words.
+"""The HTTP client proper: a pool of connections, and its errors in Penstock's words.
 
-Imported at the first call, because aiohttp takes longer to import than all the rest of the package.
+Imported at the first call, because a command that calls nobody need not wait for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, urlsplit
-
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from yarl import URL
+from typing import TYPE_CHECKING
 
 from penstock._version import __version__
-from penstock.contract.errors import ConfigurationError, ProviderTimeout
-from penstock.providers.deadline import Deadline
+from penstock.contract.errors import (
+    ConfigurationError,
+    MalformedResponse,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from penstock.providers.connection import Connection, HungUp, NotHttp
 from penstock.providers.dialect import WireCall
-from penstock.providers.failures import misspoken, say, shown, unreachable
-from penstock.providers.proxies import proxy_for
+from penstock.providers.dialling import Place, Route, dial, read_route, tls_context
+from penstock.providers.failures import say
 from penstock.providers.response import StreamingResponse
 
 if TYPE_CHECKING:
     from penstock.providers.http import TransportSettings
 
-_STALE_CONNECTIONS = 3
-"""How many closed connections of the pool a request may run into."""
 _ROUTES = 1024
 """How many addresses are remembered; callers make up the models that are part of some."""
-_AS_WRITTEN = "!$%&'()*+,/:;=?@"
-"""What stays as it is in a path or query besides letters and digits: all that may stand there."""
-
-
-class Route(NamedTuple):
-    """An address, made ready once for all calls to it."""
-
-    url: URL
-    proxy: str | None
-    shown: str
+_KEPT_S = 60.0
+"""How long a connection is kept that nobody uses."""
+_DEFAULTS = {
+    "user-agent": f"penstock/{__version__}",
+    "accept": "*/*",
+    "accept-encoding": "gzip, deflate",
+}
+_BODILESS = ("GET", "HEAD")
 
 
 class HttpClient:
@@ -48,18 +45,11 @@ class HttpClient:
     def __init__(self, settings: TransportSettings) -> None:
         """Needs a running event loop."""
         self._settings = settings
-        self._route = lru_cache(_ROUTES)(_route)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,
-                keepalive_timeout=60,
-                ssl=_tls_context(settings.ca_file) if settings.ca_file else True,
-            ),
-            timeout=aiohttp.ClientTimeout(total=None, connect=settings.connect_timeout_s),
-            headers={"user-agent": f"penstock/{__version__}"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            requote_redirect_url=False,
-        )
+        self._route = lru_cache(_ROUTES)(read_route)
+        self._clock = asyncio.get_running_loop().time
+        self._tls_context = tls_context(settings.ca_file) if settings.ca_file else None
+        self._idle: dict[tuple[Place, Place | None], list[Connection]] = {}
+        self._open: set[Connection] = set()
 
     async def send(
         self,
@@ -73,102 +63,95 @@ class HttpClient:
 
         `sent` is called when all of the request is on its way.
         """
-        settings = self._settings
         route = self._route(url)
+        head = _head(route, call, headers)
+        connection = self._waiting(route) or await self._dialled(route)
         try:
-            with Deadline(limit):
-                response = await self._send(route, call, headers, sent)
-        except aiohttp.ConnectionTimeoutError as error:
-            raise ProviderTimeout(
-                f"no connection to {route.shown} within {settings.connect_timeout_s:g} s"
-            ) from error
+            connection.ask(head, call.body, sent)
+            await connection.answered(limit)
+        except BaseException as error:
+            self._open.discard(connection)
+            connection.cut()
+            if isinstance(error, Exception):
+                raise _failed(route.shown, limit, error) from error
+            raise
+        return StreamingResponse(connection, self._give_back, route, self._settings)
+
+    def _waiting(self, route: Route) -> Connection | None:
+        """A connection that stands; some servers close theirs without saying so."""
+        idle = self._idle.get(route.end)
+        while idle:
+            connection = idle.pop()
+            if self._clock() - connection.idle_since < _KEPT_S and connection.stands():
+                return connection
+            connection.cut()
+        return None
+
+    async def _dialled(self, route: Route) -> Connection:
+        limit = self._settings.connect_timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                connection = await dial(route, self._tls, limit)
         except TimeoutError as error:
-            raise ProviderTimeout(f"{route.shown} sent no response within {limit:g} s") from error
-        except aiohttp.ClientResponseError as error:
-            # Not chained, because it holds the headers of the request and with them the key.
-            raise misspoken(url, route.proxy, error) from None
-        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-            raise _no_address(url) from None
-        except aiohttp.ClientError as error:
-            raise unreachable(url, route.proxy, error) from error
-        except ValueError as error:
-            # A host name or a header that cannot be written down.
-            raise ConfigurationError(f"{route.shown} cannot be called: {error}") from error
-        return StreamingResponse(response, route.shown, settings.max_response_bytes)
+            raise ProviderTimeout(f"no connection to {route.shown} within {limit:g} s") from error
+        except NotHttp as error:
+            proxy = "" if route.proxy is None else route.proxy.shown
+            raise MalformedResponse(f"the proxy {proxy} does not speak HTTP: {error}") from error
+        self._open.add(connection)
+        connection.lost.add_done_callback(lambda _: self._open.discard(connection))
+        return connection
 
-    async def _send(
-        self,
-        route: Route,
-        call: WireCall,
-        headers: Mapping[str, str],
-        sent: Callable[[], object] | None,
-    ) -> aiohttp.ClientResponse:
-        """Send again when a pooled connection turns out to be closed before the request is written.
+    def _tls(self) -> ssl.SSLContext:
+        if self._tls_context is None:
+            self._tls_context = tls_context(None)
+        return self._tls_context
 
-        Some servers close after a stream without saying so. The provider cannot have seen a request
-        whose writing failed for that reason, so it is not asked twice; any later failure is not
-        answered for here.
-        """
-        stale = 0
-        body = call.body
-        if body is not None and sent is not None:
-            body = _Body(body, sent)
-        while True:
-            try:
-                return await self._session.request(
-                    call.method,
-                    route.url,
-                    data=body,
-                    headers=headers,
-                    allow_redirects=False,
-                    proxy=route.proxy,
-                )
-            except aiohttp.ClientConnectionError as error:
-                cause = error.__cause__ or error
-                if (
-                    not isinstance(cause, aiohttp.ClientConnectionResetError)
-                    or stale == _STALE_CONNECTIONS
-                ):
-                    raise
-                stale += 1
+    def _give_back(self, connection: Connection, route: Route) -> None:
+        """For the next request to the same end, unless something of this one is left."""
+        if connection in self._open and connection.reusable():
+            self._idle.setdefault(route.end, []).append(connection)
+        else:
+            connection.cut()
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        closing = list(self._open)
+        self._open.clear()
+        self._idle.clear()
+        for connection in closing:
+            connection.cut()
+        await asyncio.gather(*(connection.lost for connection in closing))
 
 
-class _Body(aiohttp.BytesPayload):
-    """Tells when the last of it has been written."""
-
-    def __init__(self, value: bytes, sent: Callable[[], object]) -> None:
-        super().__init__(value)
-        self._sent = sent
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        await super().write_with_length(writer, content_length)
-        self._sent()
-
-
-def _route(url: str) -> Route:
-    """The path goes out as it is written, for a signature may cover it."""
-    parts = urlsplit(url)
+def _head(route: Route, call: WireCall, headers: Mapping[str, str]) -> bytes:
+    """The request up to its body; raises ConfigurationError for what cannot be written."""
+    said = {**_DEFAULTS, **route.headers, **headers}
+    if call.body is not None or call.method not in _BODILESS:
+        said["content-length"] = str(len(call.body or b""))
+    lines = "".join([f"{name}: {value}\r\n" for name, value in said.items()])
+    count = len(said)
+    if not (lines.count("\n") == lines.count("\r") == count and "\0" not in lines):
+        raise ConfigurationError(
+            f"{route.shown} cannot be called: a header has a line end or a null in it"
+        )
     try:
-        authority = URL(url).raw_authority
-    except ValueError:
-        raise _no_address(url) from None
-    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    exact = f"{parts.scheme}://{authority}{quote(path, safe=_AS_WRITTEN)}"
-    return Route(URL(exact, encoded=True), proxy_for(url), shown(url))
+        return f"{call.method} {route.target} HTTP/1.1\r\n{lines}\r\n".encode()
+    except UnicodeEncodeError:
+        # Not chained, because it holds the headers and with them the key.
+        raise ConfigurationError(
+            f"{route.shown} cannot be called: a header has half a character in it"
+        ) from None
 
 
-def _no_address(url: str) -> ConfigurationError:
-    return ConfigurationError(f"{shown(url)!r} is not an http or https address")
-
-
-def _tls_context(ca_file: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"ca_file {ca_file!r} cannot be used: {say(error)}") from error
+def _failed(address: str, limit: float, error: Exception) -> ProviderUnavailable | Exception:
+    match error:
+        case TimeoutError():
+            return ProviderTimeout(f"{address} sent no response within {limit:g} s")
+        case NotHttp():
+            return MalformedResponse(f"{address} does not speak HTTP: {error}")
+        case HungUp():
+            return ProviderUnavailable(f"{address} closed the connection instead of answering")
+        case OSError():
+            return ProviderUnavailable(f"the connection to {address} failed: {say(error)}")
+        case _:
+            return error

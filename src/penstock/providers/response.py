@@ -3,85 +3,59 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
-
-import aiohttp
+import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from penstock.contract.errors import MalformedResponse, ProviderTimeout, ProviderUnavailable
+from penstock.providers.connection import Connection, NotHttp
+from penstock.providers.dialling import Route
 from penstock.providers.failures import say
 
+if TYPE_CHECKING:
+    from penstock.providers.http import TransportSettings
 
-class Watchdog:
-    """Wakes a reader that has waited for too long, with one timer for the whole stream.
-
-    The timer is moved only when it fires, because a timer made for each read would cost more than
-    the read itself.
-    """
-
-    __slots__ = ("_content", "_deadline", "_handle", "_loop")
-
-    def __init__(self, content: aiohttp.StreamReader) -> None:
-        """Watch over reads of this body."""
-        self._content = content
-        self._loop = asyncio.get_running_loop()
-        self._deadline: float | None = None
-        self._handle: asyncio.TimerHandle | None = None
-
-    def arm(self, seconds: float) -> None:
-        """A read begins that may take this long."""
-        self._deadline = deadline = self._loop.time() + seconds
-        if self._handle is None or self._handle.when() > deadline:
-            self._schedule(deadline)
-
-    def disarm(self) -> None:
-        """The read is over; a slow consumer is not the provider's fault."""
-        self._deadline = None
-
-    def close(self) -> None:
-        """Forget the timer."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _schedule(self, when: float) -> None:
-        self.close()
-        self._handle = self._loop.call_at(when, self._fire)
-
-    def _fire(self) -> None:
-        self._handle = None
-        if self._deadline is None:
-            return
-        if self._loop.time() < self._deadline:
-            self._schedule(self._deadline)
-            return
-        self._content.set_exception(TimeoutError())
+_UNPACKED_AT_ONCE = 256 * 1024
+_ZLIB_OR_GZIP = zlib.MAX_WBITS + 32
 
 
 class StreamingResponse:
     """A response whose body is read piece by piece."""
 
     __slots__ = (
-        "_content",
+        "_begun",
+        "_connection",
+        "_give_back",
         "_limit",
-        "_response",
-        "_url",
-        "_watchdog",
+        "_packed",
+        "_route",
+        "_unpacker",
         "headers",
         "said_all",
         "status",
     )
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str, limit: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        give_back: Callable[[Connection, Route], object],
+        route: Route,
+        settings: TransportSettings,
+    ) -> None:
         """Take over a response whose headers have arrived."""
-        self._response = response
-        self._content = response.content
-        self._limit = limit
-        self._url = url
-        self._watchdog = Watchdog(response.content)
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
-        """Found by their names in any case."""
+        self._connection = connection
+        self._give_back = give_back
+        self._route = route
+        self._limit = settings.max_response_bytes
+        self.status = connection.status
+        self.headers: Mapping[str, str] = connection.headers
+        """By their names in lower case."""
+        self._packed = b""
+        self._begun = False
+        packing = self.headers.get("content-encoding", "identity").lower()
+        self._unpacker = (
+            zlib.decompressobj(_ZLIB_OR_GZIP) if packing in ("gzip", "deflate", "x-gzip") else None
+        )
         self.said_all = False
         """Set by a reader that has its last event: what may still follow is only the body's end."""
 
@@ -91,31 +65,34 @@ class StreamingResponse:
         Raises ProviderTimeout after `timeout` seconds of silence and ProviderUnavailable when the
         connection ends too early.
         """
-        content = self._content
-        broken = content.exception()
-        ready = content.read_nowait(-1) if broken is None else self._arrived(broken)
-        if ready or self.ended:
-            return ready
-        self._watchdog.arm(timeout)
-        try:
-            return await content.readany()
-        except TimeoutError as error:
-            raise ProviderTimeout(f"{self._url} was silent for {timeout:g} s") from error
-        except aiohttp.ClientError as error:
-            raise ProviderUnavailable(
-                f"the connection to {self._url} broke off: {say(error)}"
-            ) from error
-        finally:
-            self._watchdog.disarm()
+        unpacker = self._unpacker
+        if unpacker is None:
+            return self._connection.ready() or await self._arriving(timeout)
+        while packed := self._packed or await self._arriving(timeout):
+            try:
+                # A little of it at a time, for much may be packed into little.
+                data = unpacker.decompress(packed, _UNPACKED_AT_ONCE)
+            except zlib.error as error:
+                raise self._broken(error) from error
+            self._begun = True
+            self._packed = unpacker.unconsumed_tail
+            if data:
+                return data
+        if self._begun and not unpacker.eof:
+            raise MalformedResponse(f"{self._route.shown} sent a compressed body without its end")
+        return b""
 
-    def _arrived(self, broken: BaseException) -> bytes:
-        """What came before the connection broke; aiohttp tells of the break first."""
-        content: Any = self._content
-        content.set_exception(None)
+    async def _arriving(self, timeout: float) -> bytes:
         try:
-            return content.read_nowait(-1)
-        finally:
-            content.set_exception(broken)
+            return await self._connection.read(timeout)
+        except TimeoutError as error:
+            address = self._route.shown
+            raise ProviderTimeout(f"{address} was silent for {timeout:g} s") from error
+        except (OSError, NotHttp) as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> ProviderUnavailable:
+        return ProviderUnavailable(f"the connection to {self._route.shown} broke off: {say(error)}")
 
     async def body(self, timeout: float, whole_within: float) -> bytes:
         """The rest of the body, up to the size limit.
@@ -123,19 +100,25 @@ class StreamingResponse:
         Raises ProviderTimeout when it is not all there `whole_within` seconds from now: a body that
         comes a byte at a time is never silent, and may never end.
         """
+        if self.ended and self._unpacker is None and not self._packed:
+            # The usual case: it came with the headers.
+            return self._fitting(self._connection.ready(), 0)
         clock = asyncio.get_running_loop().time
         deadline = clock() + whole_within
         pieces: list[bytes] = []
         size = 0
         while piece := await self._read_before(deadline, timeout, whole_within):
+            pieces.append(self._fitting(piece, size))
             size += len(piece)
-            if size > self._limit:
-                raise MalformedResponse(
-                    f"{self._url} sent more than {self._limit} bytes; "
-                    "raise max_response_bytes if that is right"
-                )
-            pieces.append(piece)
         return b"".join(pieces)
+
+    def _fitting(self, piece: bytes, before: int) -> bytes:
+        if before + len(piece) > self._limit:
+            raise MalformedResponse(
+                f"{self._route.shown} sent more than {self._limit} bytes; "
+                "raise max_response_bytes if that is right"
+            )
+        return piece
 
     async def _read_before(self, deadline: float, timeout: float, whole_within: float) -> bytes:
         clock = asyncio.get_running_loop().time
@@ -153,7 +136,7 @@ class StreamingResponse:
 
     def _late(self, whole_within: float) -> ProviderTimeout:
         return ProviderTimeout(
-            f"{self._url} did not send its whole answer within {whole_within:g} s; "
+            f"{self._route.shown} did not send its whole answer within {whole_within:g} s; "
             "raise body_timeout_s if that is right"
         )
 
@@ -169,12 +152,8 @@ class StreamingResponse:
     @property
     def ended(self) -> bool:
         """Whether the body has come to its proper end."""
-        return self._content.is_eof() and self._content.exception() is None
+        return self._connection.ended
 
     def close(self) -> None:
         """Give the connection back, or cut it when the body is not at its end."""
-        self._watchdog.close()
-        if self.ended:
-            self._response.release()
-        else:
-            self._response.close()
+        self._give_back(self._connection, self._route)

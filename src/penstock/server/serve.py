@@ -250,7 +250,7 @@ async def warm(engine: Engine) -> None:
             # Past the pipeline, for this is nobody's request.
             await engine.provider(target.provider).generate(target.model, request)
         elif kind in KINDS and KINDS[kind].dialect is not None:
-            await asyncio.to_thread(importlib.import_module, "aiohttp")
+            await asyncio.to_thread(importlib.import_module, "penstock.providers.client")
 
 
 @contextlib.contextmanager
