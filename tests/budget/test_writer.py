@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from penstock.budget.entries import Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.ports import Reservation
+from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
 from penstock.budget.stores.sqlite.books import Books
@@ -59,9 +61,58 @@ async def test_what_waits_for_company_is_written_before_the_end(tmp_path: Path) 
     store = await SqliteStore.open(tmp_path / "x.db")
     ledger = Ledger(store, clock=lambda: NOON)
     held = [await ledger.reserve(f"r{each}", [(A, 1)]) for each in range(GATHER_FROM)]
-    settling = [ledger.settling(hold, [charge(1)]) for hold in held]
+    settling = [asyncio.ensure_future(ledger.settle(hold, [charge(1)])) for hold in held]
+    await asyncio.sleep(0)
     await store.aclose()
     assert [(await each).recorded for each in settling] == [True] * GATHER_FROM
+
+
+async def test_what_nobody_waits_for_is_written_with_what_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = 0
+    commit = Books.commit
+
+    def counting(self: Books) -> None:
+        nonlocal commits
+        commits += 1
+        commit(self)
+
+    monkeypatch.setattr("penstock.budget.stores.sqlite.writer._LINGER_S", 600.0)
+    async with books(tmp_path / "x.db") as at:
+        await at.ledger.set_budget(Budget(name="total", limit_nanos=10))
+        held = await at.hold(10)
+        monkeypatch.setattr(Books, "commit", counting)
+        at.ledger.settle_soon(held, [charge(1)])
+        # It is written before the one behind it is judged, which has room only because of that.
+        again = await at.hold(9)
+        assert commits == 1
+        at.ledger.settle_soon(again, [charge(2)])
+        assert (await at.balance()).used_nanos == 3
+
+
+async def repeated(ask: Callable[[], Awaitable[Balance]]) -> AsyncGenerator[Balance]:
+    async with asyncio.timeout(10):
+        while True:
+            yield await ask()
+
+
+async def test_what_nobody_waits_for_is_written_soon(tmp_path: Path) -> None:
+    async with books(tmp_path / "x.db") as at, books(tmp_path / "x.db") as elsewhere:
+        await at.ledger.set_budget(Budget(name="total", limit_nanos=10))
+        at.ledger.settle_soon(await at.hold(10), [charge(1)])
+        other = await anext(
+            balance async for balance in repeated(elsewhere.balance) if balance.used_nanos
+        )
+        assert (other.used_nanos, other.held_nanos) == (1, 0)
+
+
+async def test_what_nobody_waits_for_is_written_before_the_end(tmp_path: Path) -> None:
+    async with books(tmp_path / "x.db") as at:
+        await at.ledger.set_budget(Budget(name="total", limit_nanos=10))
+        at.ledger.settle_soon(await at.hold(10), [charge(1)])
+    async with books(tmp_path / "x.db") as later:
+        assert (await later.balance()).used_nanos == 1
 
 
 async def test_what_a_loop_has_begun_that_ended_is_written_with_the_next(tmp_path: Path) -> None:
@@ -75,7 +126,7 @@ async def test_what_a_loop_has_begun_that_ended_is_written_with_the_next(tmp_pat
         loop.close()
 
     async def leave() -> None:
-        Ledger(store, clock=lambda: NOON).settling(held[0], [charge(1)])
+        Ledger(store, clock=lambda: NOON).settle_soon(held[0], [charge(1)])
 
     await asyncio.to_thread(begin_and_leave)
     assert (await ledger.settle(held[1], [charge(1)])).recorded

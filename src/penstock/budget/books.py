@@ -14,7 +14,6 @@ from penstock.budget.accounts import CODE
 from penstock.budget.entries import UNPRICED, Charge, Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.prices import Cost, PriceBook
-from penstock.budget.reports import Settlement
 from penstock.budget.rules import Budget
 from penstock.budget.worst_case import worst_cases
 from penstock.contract.errors import BudgetExceeded, ConfigurationError, PenstockError
@@ -28,8 +27,6 @@ from penstock.telemetry.records import AttemptRecord
 _MOST_TOKENS = 10**9
 """No call has more; what counts so is broken, and no store could add it up."""
 _TEND_S = 30.0
-_SETTLE_S = 2.0
-"""For so long an answer waits for its bill to be written."""
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
 _log = logging.getLogger(__name__)
@@ -70,35 +67,23 @@ class Held:
         )
         self._added[target] = self._added.get(target, 0) + (missing or 0)
 
-    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
-        """Write down what the attempts took; what cannot be written now, the ledger keeps."""
-        charges = [self._charge(each, usage) for each in attempts for usage in each.bills]
-        try:
-            # One hold is what most requests have, and needs no task of its own.
-            settling: asyncio.Future[None] | asyncio.Future[Settlement] = (
-                asyncio.ensure_future(self._settle(charges))
-                if self._more
-                else self._ledger.settling(self._hold, charges)
-            )
-        except PenstockError as closed:
-            error = closed
-        else:
-            done, _ = await asyncio.wait([settling], timeout=_SETTLE_S)
-            error = settling.exception() if done else "the ledger is slow, and writes it later"
-        # The caller has an answer and cannot mend the disk; what has begun is written in the end.
-        if isinstance(error, PenstockError | str):
-            _log.error("request %s is not settled yet: %s", self._hold.request_id, error)
-        elif error is not None:
-            raise error
+    def settle(self, attempts: Sequence[AttemptRecord]) -> None:
+        """Have written down what the attempts took; what cannot be written now, the ledger keeps.
 
-    async def _settle(self, charges: Sequence[Charge]) -> None:
-        beside = sum(hold.amount_nanos for hold in self._more)
-        await asyncio.gather(
-            self._ledger.settle(self._hold, charges, beside_nanos=beside),
-            # Their calls are among the charges. At once, so that all of it is in one transaction as
-            # a rule: nobody sees, and no kill leaves, the charges beside what was held for them.
-            *(self._ledger.settle(hold) for hold in self._more),
-        )
+        It is written with what is written next, at most a moment later. Whoever kills the process
+        in that moment finds the estimate of the hold in the ledger, as with a call under way.
+        """
+        charges = [self._charge(each, usage) for each in attempts for usage in each.bills]
+        beside = sum([hold.amount_nanos for hold in self._more])
+        try:
+            # Nobody waits for it: the caller has an answer, and cannot mend the disk.
+            self._ledger.settle_soon(self._hold, charges, beside)
+            # Their calls are among the charges. At once, so that all of it is in one transaction:
+            # nobody sees, and no kill leaves, the charges beside what was held for them.
+            for hold in self._more:
+                self._ledger.settle_soon(hold)
+        except PenstockError as closed:
+            _log.error("request %s is not settled: %s", self._hold.request_id, closed)
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
         if max(usage.input_tokens or 0, usage.output_tokens or 0) > _MOST_TOKENS:

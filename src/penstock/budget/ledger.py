@@ -152,9 +152,7 @@ class Ledger(Accounts):
     def _reserved(self, verdict: Hold | BudgetExceeded | Exception, unclaimed: bool) -> None:
         if isinstance(verdict, Hold):
             if unclaimed:
-                releasing = self._settle(verdict, (), self._clock())
-                # A failure is logged, and tried again; here nobody waits for it.
-                releasing.add_done_callback(_look_at)
+                self.settle_soon(verdict)
             else:
                 self._held[verdict.id] = verdict
 
@@ -168,19 +166,30 @@ class Ledger(Accounts):
         store fails, that is raised, and the settlement is kept and tried again until it is written.
         `beside_nanos` is what further holds have for the same charges.
         """
-        return await self.settling(hold, charges, beside_nanos)
+        return await self._settle(hold, charges, self._clock(), beside_nanos)
 
-    def settling(
+    def settle_soon(
         self, hold: Hold, charges: Sequence[Charge] = (), beside_nanos: int = 0
-    ) -> asyncio.Future[Settlement]:
-        """The same, for those who wait in a way of their own; it has begun, and goes on anyway."""
-        return self._settle(hold, charges, self._clock(), beside_nanos)
+    ) -> None:
+        """The same, for those who do not wait: it is written with what is written next.
+
+        Reports of this ledger count it from now on.
+        """
+        settling = self._settle(hold, charges, self._clock(), beside_nanos, soon=True)
+        # A failure is logged, and tried again; here nobody waits for it.
+        settling.add_done_callback(_look_at)
 
     def _settle(
-        self, hold: Hold, charges: Sequence[Charge], at: float, beside_nanos: int = 0
+        self,
+        hold: Hold,
+        charges: Sequence[Charge],
+        at: float,
+        beside_nanos: int = 0,
+        *,
+        soon: bool = False,
     ) -> asyncio.Future[Settlement]:
         told = partial(self._settled, hold, charges, at, beside_nanos)
-        return self._store.settle(hold, charges, at, told)
+        return self._store.settle(hold, charges, at, told, soon=soon)
 
     def _settled(
         self,

@@ -80,9 +80,18 @@ class LedgerStore(Protocol):
         ...
 
     def settle(
-        self, hold: Hold, charges: Sequence[Charge], at: float, told: Told[Settlement]
+        self,
+        hold: Hold,
+        charges: Sequence[Charge],
+        at: float,
+        told: Told[Settlement],
+        *,
+        soon: bool = False,
     ) -> asyncio.Future[Settlement]:
-        """Replace a hold by what was used; the first settlement of a hold counts."""
+        """Replace a hold by what was used; the first settlement of a hold counts.
+
+        With `soon` nobody waits: it may be written together with what comes next.
+        """
         ...
 
     def renew(self, holds: Sequence[int], at: float) -> asyncio.Future[None]:

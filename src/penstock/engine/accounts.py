@@ -25,7 +25,7 @@ class Hold(Protocol):
         """Have enough for one more attempt at this target beside these; raises BudgetExceeded."""
         ...
 
-    async def settle(self, attempts: Sequence[AttemptRecord]) -> None:
+    def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Replace it by what the attempts took; raises nothing that a caller could mend."""
         ...
 
@@ -114,4 +114,4 @@ class Paid:
         if self._admission is not None:
             self._admission.settle(self._trail.used)
         if self._hold is not None:
-            await self._hold.settle(self._trail.attempts)
+            self._hold.settle(self._trail.attempts)

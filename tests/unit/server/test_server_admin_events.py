@@ -89,7 +89,8 @@ async def test_breakers_refusals_and_budgets_are_told() -> None:
         await admin.chat()
         names = [(await anext(events))[0] for _ in range(6)]
         assert names.count("budget.warning") == 2
-        assert names[-1] == "request.finished"
+        # What a request costs is written when it has been answered.
+        assert names.count("request.finished") == 1
 
 
 async def test_a_breaker_that_opens_by_itself_is_told() -> None:

@@ -95,10 +95,16 @@ class SqliteStore:
         return self._writer.submit(Reserve(asked), told)
 
     def settle(
-        self, hold: Hold, charges: Sequence[Charge], at: float, told: Told[Settlement]
+        self,
+        hold: Hold,
+        charges: Sequence[Charge],
+        at: float,
+        told: Told[Settlement],
+        *,
+        soon: bool = False,
     ) -> asyncio.Future[Settlement]:
         """The first settlement of a hold counts."""
-        return self._writer.submit(Settle(hold, charges, at), told)
+        return self._writer.submit(Settle(hold, charges, at), told, soon=soon)
 
     def renew(self, holds: Sequence[int], at: float) -> asyncio.Future[None]:
         """Begin leases anew."""
@@ -176,4 +182,5 @@ class SqliteStore:
             except sqlite3.Error as error:
                 raise translated(error, self._path) from error
 
+        await self._writer.catch_up()
         return await asyncio.to_thread(ask)

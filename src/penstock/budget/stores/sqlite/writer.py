@@ -27,6 +27,8 @@ several times what one operation adds to it."""
 _TURNS_EACH, _MOST_TURNS = 4, 8
 """They wait for turns of the event loop, one for so many open holds: in each it takes up what else
 has arrived, and when nothing has, turns take no time. Sleeping would leave the machine idle."""
+_LINGER_S = 0.02
+"""So long an operation that nobody waits for may wait for others."""
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")
 
@@ -81,6 +83,7 @@ class Writer:
         self._jobs: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        self._later: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._books: Books | None = None
         self._closed = False
         self._process = os.getpid()
@@ -99,8 +102,14 @@ class Writer:
             self.end()
             raise
 
-    def submit(self, operation: Operation[_T], told: Told[_T] | None = None) -> asyncio.Future[_T]:
-        """Begin; the future belongs to the running event loop."""
+    def submit(
+        self, operation: Operation[_T], told: Told[_T] | None = None, *, soon: bool = False
+    ) -> asyncio.Future[_T]:
+        """Begin; the future belongs to the running event loop.
+
+        With `soon` nobody waits for it, so it may wait a moment for what is written next: so a
+        request by itself costs one transaction, and not two.
+        """
         if os.getpid() != self._process:
             raise PenstockError(
                 f"the ledger {self._path} was opened before this process was forked: open it in "
@@ -111,20 +120,47 @@ class Writer:
         with self._lock:
             if self._closed:
                 raise PenstockError(f"the ledger {self._path} is closed: open it again")
-            for other in [each for each in self._gathered if each.is_closed()]:
-                # It takes no more turns.
-                self._jobs.put(self._gathered.pop(other))
+            for waiting in (self._gathered, self._later):
+                for other in [each for each in waiting if each.is_closed()]:
+                    # It takes no more turns.
+                    self._jobs.put(waiting.pop(other))
             gathered = self._gathered.get(loop)
-            open_holds = self._books.open_holds if self._books is not None else 0
             if gathered is not None:
                 gathered.append(job)
-            elif open_holds < GATHER_FROM:
-                self._jobs.put([job])
+            elif soon:
+                self._linger(loop, job)
             else:
-                self._gathered[loop] = [job]
-                turns = min(open_holds // _TURNS_EACH, _MOST_TURNS)
-                loop.call_soon(self._wait_for_company, loop, turns)
+                self._begin(loop, [*self._later.pop(loop, ()), job])
         return job.future
+
+    def _linger(self, loop: asyncio.AbstractEventLoop, job: _Job) -> None:
+        later = self._later.get(loop)
+        if later is None:
+            self._later[loop] = [job]
+            loop.call_later(_LINGER_S, self._end_lingering, loop)
+        elif len(later) < MOST_AT_ONCE:
+            later.append(job)
+        else:
+            self._jobs.put([*self._later.pop(loop), job])
+
+    def _end_lingering(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if (later := self._later.pop(loop, None)) is not None:
+                self._jobs.put(later)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job]) -> None:
+        open_holds = self._books.open_holds if self._books is not None else 0
+        if open_holds < GATHER_FROM:
+            self._jobs.put(jobs)
+        else:
+            self._gathered[loop] = jobs
+            turns = min(open_holds // _TURNS_EACH, _MOST_TURNS)
+            loop.call_soon(self._wait_for_company, loop, turns)
+
+    async def catch_up(self) -> None:
+        """Return when all that was submitted has been written, or has failed."""
+        with contextlib.suppress(PenstockError):
+            await self.submit(_Nothing())
 
     def _wait_for_company(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
         if turns > 1:
@@ -145,8 +181,9 @@ class Writer:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                while self._gathered:
-                    self._jobs.put(self._gathered.popitem()[1])
+                for waiting in (self._gathered, self._later):
+                    while waiting:
+                        self._jobs.put(waiting.popitem()[1])
                 self._jobs.put(None)
 
     def _run(self, opening: _Job) -> None:
