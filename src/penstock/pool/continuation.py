@@ -149,6 +149,9 @@ class Continuation:
             # Most batches of most streams.
             ticket.said += texts
             self._said += texts
+            last = batch[-1]
+            if isinstance(last, Finished) and follow.is_second:
+                return [*batch[:-1], Finished(self._whole(last.reply, follow))]
             return batch
         told: list[ProviderEvent] = []
         for event in batch:
@@ -291,9 +294,12 @@ class _Follow:
 
 
 def _only_texts(batch: Sequence[ProviderEvent]) -> list[str]:
-    """The texts of a batch that is nothing else; none when it is, or when one of them is empty."""
+    """The texts of a batch that is nothing else but the end; none when one of them is empty."""
     texts = [event.text for event in batch if type(event) is Chunk]
-    return texts if len(texts) == len(batch) and all(texts) else []
+    others = len(batch) - len(texts)
+    if others and not (others == 1 and isinstance(batch[-1], Finished)):
+        return []
+    return texts if all(texts) else []
 
 
 def _with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:

@@ -35,6 +35,7 @@ from penstock.telemetry.logs import RequestLog
 from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 from penstock.telemetry.recent import RecentRequests
+from penstock.telemetry.records import AttemptRecord, RequestRecord, RequestStarted
 from penstock.wiring import keyring_of, keys_of, targets_of
 
 
@@ -60,15 +61,15 @@ def application(
 
     def opened() -> Engine:
         engine = open_engine()
-        engine.hooks.subscribe(metrics)
+        engine.hooks.subscribe(metrics, only=(RequestStarted, AttemptRecord, RequestRecord))
         if exporter is not None:
             engine.hooks.subscribe(exporter.subscriber)
-        engine.hooks.subscribe(gate.watch)
+        engine.hooks.subscribe(gate.watch, only=(RequestStarted, RequestRecord))
         engine.hooks.subscribe(recent)
         feed.follow(engine.hooks)
         gate.on_refusal = engine.hooks.happened
         if config.server.log != "none":
-            engine.hooks.subscribe(RequestLog())
+            engine.hooks.subscribe(RequestLog(), only=(RequestRecord,))
         return engine
 
     app = App(

@@ -31,9 +31,11 @@ Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
 
+ON_LOST = "penstock.on_lost"
+"""Where in the scope of a request are the functions to call when its client goes away: the way of
+ASGI is a task for each request that waits for nothing else."""
 WATCH_AFTER_S = 0.05
-"""How long a request runs before somebody looks whether its client is still there: a watcher for
-each of many short requests would cost more than most of them."""
+"""Under other servers: how long a request runs before a task looks whether its client is there."""
 _DRAIN_FACTOR = 4
 """A body announced as at most this many times too long is read to its end and thrown away, so that
 its sender lives to read the answer; the connection of a longer one is closed."""
@@ -201,6 +203,7 @@ class Exchange:
 
     def close(self) -> None:
         """The answer is given; nobody needs to watch the client any longer."""
+        self._task = None
         if self._timer is not None:
             self._timer.cancel()
         if self._watcher is not None:
@@ -250,6 +253,10 @@ class Exchange:
 
     def _watch(self) -> None:
         self._task = asyncio.current_task()
+        on_lost: list[Callable[[], None]] | None = self._scope.get(ON_LOST)
+        if on_lost is not None:
+            on_lost.append(self._leave)
+            return
         self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._begin_watching)
 
     def _begin_watching(self) -> None:
@@ -259,6 +266,9 @@ class Exchange:
     async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._leave()
+
+    def _leave(self) -> None:
         if self._task is not None:
             self.gone = True
             self._task.cancel()

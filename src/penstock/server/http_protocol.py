@@ -16,6 +16,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from penstock.server.exchange import ON_LOST
+
 _BODILESS = (204, 304)
 _JOINED_UP_TO = 65_536
 """Bytes of a body that are copied to stand behind the head; a longer one is written by itself."""
@@ -39,10 +41,15 @@ class HttpProtocol(HttpToolsProtocol):
         if running is not None and not running.response_complete:
             running.disconnected = True
             running.message_event.set()
+            scope: Any = running.scope
+            for tell in scope[ON_LOST]:
+                tell()
         super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        scope: Any = cycle.scope
+        scope[ON_LOST] = []
         # Where the cycle would look for its own method.
         vars(cycle)["send"] = _Answer(cycle, self.ending).send
         super()._start_asgi_task(cycle, app)

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Generator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from penstock.telemetry.records import (
     AttemptRecord,
@@ -25,7 +25,6 @@ from penstock.telemetry.records import (
     RequestStarted,
 )
 
-T = TypeVar("T")
 Subscriber: TypeAlias = Callable[[Record], None]
 
 _log = logging.getLogger(__name__)
@@ -57,20 +56,38 @@ class Injects(Protocol):
 
 
 class _Subscription:
-    __slots__ = ("callback", "content", "failures", "inject")
+    __slots__ = ("callback", "content", "failures", "inject", "only")
 
-    def __init__(self, callback: Subscriber, content: bool) -> None:
+    def __init__(
+        self, callback: Subscriber, content: bool, only: tuple[type[Record], ...] | None
+    ) -> None:
         self.callback = callback
+        self.only = only
         # Asked once, for to ask whether an object fits a protocol takes longer than most calls.
         self.inject = callback.inject if isinstance(callback, Injects) else None
         self.content = content
         self.failures = 0
 
+    def wants(self, kind: type[Record]) -> bool:
+        if issubclass(kind, RequestContent) and not self.content:
+            return False
+        return self.only is None or issubclass(kind, self.only)
+
+    def failed(self) -> None:
+        """It is being handled."""
+        self.failures += 1
+        if self.failures == 1:
+            _log.exception(
+                "the telemetry subscriber %r failed; it goes on being called, and its "
+                "further failures are not logged",
+                self.callback,
+            )
+
 
 class Hooks:
     """Tells subscribers what happens, each record once, in the order of their subscription."""
 
-    __slots__ = ("_subscriptions", "wants_content")
+    __slots__ = ("_subscriptions", "_wanting", "wants_content")
 
     wants_content: bool
     """Whether anybody asked for `RequestContent`; without it none need be made."""
@@ -79,6 +96,7 @@ class Hooks:
         """Nobody listens yet."""
         # Replaced and never changed, so that subscribing is safe while a record is told.
         self._subscriptions: tuple[_Subscription, ...] = ()
+        self._wanting: dict[type[Record], tuple[_Subscription, ...]] = {}
         self.wants_content = False
 
     @property
@@ -86,10 +104,17 @@ class Hooks:
         """Whether anybody listens; a record that nobody hears need not be made."""
         return bool(self._subscriptions)
 
-    def subscribe(self, callback: Subscriber, *, content: bool = False) -> Callable[[], None]:
+    def subscribe(
+        self,
+        callback: Subscriber,
+        *,
+        content: bool = False,
+        only: tuple[type[Record], ...] | None = None,
+    ) -> Callable[[], None]:
         """Call this with every record from now on; returns what ends it, safe to call twice.
 
-        One that `Injects` is asked for headers too, before each call of a provider.
+        With `only` it is called with records of these kinds and no others. One that `Injects` is
+        asked for headers too, before each call of a provider.
 
         `content=True` asks for what was said as well, as `RequestContent`. Raises TypeError for a
         coroutine function, whose work nobody would await.
@@ -101,7 +126,7 @@ class Hooks:
                 f"{callback!r} is asynchronous, and subscribers are called, not awaited: "
                 "put the record into a queue that a task of yours reads"
             )
-        subscription = _Subscription(callback, content)
+        subscription = _Subscription(callback, content, only)
         self._set((*self._subscriptions, subscription))
 
         def unsubscribe() -> None:
@@ -147,37 +172,42 @@ class Hooks:
         headers: dict[str, str] = {}
         for subscription in self._subscriptions:
             if subscription.inject is not None:
-                self._guarded(subscription, subscription.inject, headers)
+                try:
+                    subscription.inject(headers)
+                except (Exception, asyncio.CancelledError):  # noqa: BLE001 - as below
+                    subscription.failed()
         return headers
-
-    @contextlib.contextmanager
-    def _attempting(self, record: AttemptStarted) -> Generator[None]:
-        self._tell(record)
-        token = _attempt.set((record, self))
-        try:
-            yield
-        finally:
-            _attempt.reset(token)
 
     def _set(self, subscriptions: tuple[_Subscription, ...]) -> None:
         self._subscriptions = subscriptions
+        self._wanting = {}
         self.wants_content = any(one.content for one in subscriptions)
 
     def _tell(self, record: Record) -> None:
-        of_content = isinstance(record, RequestContent)
-        for subscription in self._subscriptions:
-            if subscription.content or not of_content:
-                self._guarded(subscription, subscription.callback, record)
+        kind = type(record)
+        wanting = self._wanting.get(kind)
+        if wanting is None:
+            wanting = tuple(one for one in self._subscriptions if one.wants(kind))
+            self._wanting[kind] = wanting
+        for subscription in wanting:
+            try:
+                subscription.callback(record)
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - requests outlive watchers
+                subscription.failed()
 
-    @staticmethod
-    def _guarded(subscription: _Subscription, call: Callable[[T], None], told: T) -> None:
-        try:
-            call(told)
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - requests outlive watchers
-            subscription.failures += 1
-            if subscription.failures == 1:
-                _log.exception(
-                    "the telemetry subscriber %r failed; it goes on being called, and its "
-                    "further failures are not logged",
-                    subscription.callback,
-                )
+    def _attempting(self, record: AttemptStarted) -> AbstractContextManager[None]:
+        self._tell(record)
+        return _Attempting(record, self)
+
+
+class _Attempting:
+    __slots__ = ("_current", "_token")
+
+    def __init__(self, record: AttemptStarted, hooks: Hooks) -> None:
+        self._current = (record, hooks)
+
+    def __enter__(self) -> None:
+        self._token = _attempt.set(self._current)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        _attempt.reset(self._token)
