@@ -1,7 +1,8 @@
 # `make` lists the targets. Everything is installed into $(VENV) and nowhere else.
 VENV ?= .venv
 PYTHON ?= python3
-WORKERS ?= 2
+# Twice as many as CI has cores, for most tests wait half of their time.
+WORKERS ?= 4
 ARGS ?=
 
 BIN := $(VENV)/bin
