@@ -209,6 +209,15 @@ _EXAMPLES: Mapping[str, str] = {
         '[models.assistant]\ntargets = ["vllm/qwen3"]\n\n'
         '[models.assistant.prices."vllm/qwen3"]\ninput = 0.1\noutput = 0.4'
     ),
+    "sampling": (
+        '[sampling]\napproval = "policy"\napproval_timeout_s = 60.0\n\n'
+        "[sampling.servers.docs]\nmax_tokens = 1000\n"
+    ),
+    "sampling.servers": (
+        '[sampling.servers.docs]\nmodels = ["default"]\nmax_tokens = 1000\n'
+        'requests_per_minute = 20\nbudget = { limit_usd = 1.0, period = "day" }\n\n'
+        '[sampling.servers."*"]\napproval = "ask"\ntools = false\n'
+    ),
     "storage": '[storage]\nurl = "sqlite:////var/lib/penstock/ledger.db"\nsynchronous = "full"',
     "telemetry": (
         '[telemetry]\notlp_endpoint = "http://127.0.0.1:4318"\n'
@@ -227,6 +236,13 @@ def configuration() -> str:
         '[models.NAME.prices."TARGET"]', definitions["PriceConfig"], _EXAMPLES["models.prices"]
     )
     sections.insert([*schema["properties"]].index("models") + 1, prices)
+    sections.append(
+        _described(
+            "[sampling.servers.NAME]",
+            definitions["SamplingServerConfig"],
+            _EXAMPLES["sampling.servers"],
+        )
+    )
     order = _text(load.find.__doc__).partition(";")[0]
     return _page(
         "Configuration",

@@ -40,6 +40,7 @@ from penstock.engine.sampling import Sampling
 from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
 from penstock.health import Health
+from penstock.mcp.host.policy import SamplingPolicy
 from penstock.pool.health import HealthChecks
 from penstock.pool.supervise import ChildStatus, Supervisor
 from penstock.providers.http import HttpTransport
@@ -47,7 +48,7 @@ from penstock.providers.registry import callable_names
 from penstock.routing.targets import TargetTable, parse_target
 from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
-from penstock.wiring import books_of, pool_of, transport_settings, warned
+from penstock.wiring import books_of, pool_of, sampling_policy, transport_settings, warned
 
 T = TypeVar("T")
 _LAST_WORDS_S = 5.0
@@ -187,6 +188,11 @@ class Engine(Sampling, Generators, Budgeting, Health):
     def tool_source(self, tool: MCPTool) -> ToolSource:
         """The tools of this MCP server; the connection is kept until the engine is closed."""
         return self._own.tool_servers.source(tool)
+
+    @property
+    def sampling_policy(self) -> SamplingPolicy:
+        """What MCP servers may ask for, as `[sampling]` says."""
+        return sampling_policy(self.config)
 
     def _warned(self, warning: BudgetWarning) -> None:
         self.hooks.happened(warned(warning))

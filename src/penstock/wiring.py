@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from penstock.budget.amounts import nanos_of
@@ -27,6 +27,7 @@ from penstock.keys.records import Key, KeyBudget, KeyHash, budget_of
 from penstock.keys.ring import Keyring
 from penstock.keys.store import KeyStore
 from penstock.keys.windows import WindowOf, window_of
+from penstock.mcp.host.policy import SERVER_TAG, SamplingPolicy, ServerRule
 from penstock.pool.breaker import BreakerSettings
 from penstock.pool.failover import FailoverPool
 from penstock.pool.run import RetrySettings
@@ -36,6 +37,9 @@ from penstock.providers.http import TransportSettings
 from penstock.providers.registry import KINDS, ProviderSettings, address_of, callable_names
 from penstock.routing.targets import parse_target
 from penstock.telemetry.records import BudgetWarned
+
+SERVER_BUDGET = "mcp:"
+"""What the names of MCP servers' own budgets begin with in the ledger."""
 
 
 def price_book(config: Config) -> PriceBook:
@@ -94,7 +98,9 @@ def books_of(
             storage.path, synchronous=storage.synchronous, on_warning=on_warning
         )
 
-    kept = keep or storage.url is not None or bool(config.budgets)
+    servers = config.sampling.servers.values()
+    declared = bool(config.budgets) or any(server.budget for server in servers)
+    kept = keep or storage.url is not None or declared
     return Books(
         price_book(config),
         able,
@@ -127,7 +133,33 @@ def budgets_of(config: Config) -> list[Budget]:
 def declared_budgets(config: Config) -> list[Budget]:
     """Those, and the own budgets of the keys that it declares."""
     own = [budget for key in keys_of(config) if (budget := budget_of(key)) is not None]
-    return [*budgets_of(config), *own]
+    return [*budgets_of(config), *own, *_server_budgets(config)]
+
+
+def _server_budgets(config: Config) -> Iterator[Budget]:
+    for name, server in config.sampling.servers.items():
+        if server.budget is not None:
+            yield Budget(
+                name=f"{SERVER_BUDGET}{name}",
+                limit_nanos=nanos_of(server.budget.limit_usd),
+                period=server.budget.period,
+                timezone=server.budget.timezone,
+                tags={SERVER_TAG: name},
+            )
+
+
+def sampling_policy(config: Config) -> SamplingPolicy:
+    """What MCP servers may ask this configuration's models for."""
+    sampling = config.sampling
+    return SamplingPolicy(
+        approval=sampling.approval,
+        servers={
+            name: ServerRule(**server.model_dump(exclude={"budget"}))
+            for name, server in sampling.servers.items()
+        },
+        review_answers=sampling.review_answers,
+        timeout_s=sampling.approval_timeout_s,
+    )
 
 
 def _budget(name: str, budget: BudgetConfig) -> Budget:

@@ -213,9 +213,7 @@ class Books:
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
     ) -> Held | None:
         """Hold the most that the dearest target may cost; raises BudgetExceeded. None: no books."""
-        if not self.prices.prepared(ranked):
-            # The list of prices is large, and is read once.
-            await asyncio.to_thread(self.prices.prepare, ranked)
+        await self._prepare(ranked)
         if self._open_ledger is None:
             return None
         ledger = self._ledger or await self.ledger()
@@ -231,6 +229,18 @@ class Books:
         candidates = self._candidates(request, ranked)
         hold = await ledger.reserve(request_id, candidates, key=caller.key, tags=tags)
         return Held(self, ledger, hold, candidates)
+
+    async def estimate(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
+        """The most that one call of the dearest of these may cost; None without a price for one."""
+        await self._prepare(ranked)
+        costs = [most for _, most in self._candidates(request, ranked)]
+        known = [most for most in costs if most is not None]
+        return max(known) if known and len(known) == len(costs) else None
+
+    async def _prepare(self, ranked: Sequence[Target]) -> None:
+        if not self.prices.prepared(ranked):
+            # The list of prices is large, and is read once.
+            await asyncio.to_thread(self.prices.prepare, ranked)
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """What these attempts cost together, in nano-dollars; None when that is not known."""

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from penstock.config.keys import KeyConfig
+from penstock.config.sampling import SamplingConfig
 from penstock.config.server import LimitsConfig, ServerConfig
 from penstock.config.telemetry import TelemetryConfig
 from penstock.config.values import KeyName, Name, Seconds, Section, TargetName, Usd, Zone
@@ -263,6 +264,7 @@ class Config(Section):
     telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
     budgets: dict[Name, BudgetConfig] = Field(default_factory=dict)
     keys: dict[KeyName, KeyConfig] = Field(default_factory=dict)
+    sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     _written: dict[tuple[str | int, ...], str] = PrivateAttr(
         default_factory=dict[tuple[str | int, ...], str]
     )

@@ -7,6 +7,7 @@ from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
+from penstock.contract.approval import Reviewer
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, JSONObject, Message, user
@@ -62,6 +63,8 @@ class Caller(msgspec.Struct, frozen=True):
     tracestate: str | None = None
     terms: Terms | None = None
     """What the caller may use, and how much of it; None: everything."""
+    review: Reviewer | None = None
+    """Who must approve the request once it is valid; None: nobody."""
 
 
 class RequestOptions(PromptOptions, total=False):

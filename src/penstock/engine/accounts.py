@@ -42,6 +42,10 @@ class Accounts(Protocol):
         """
         ...
 
+    async def estimate(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
+        """The most that one call of the dearest of these may cost; None when that is not known."""
+        ...
+
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """What these attempts cost together, in nano-dollars; None when that is not known."""
         ...
@@ -57,6 +61,10 @@ class NoAccounts:
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
     ) -> None:
         """Nothing is held."""
+
+    async def estimate(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
+        """Unknown."""
+        return None
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """Unknown."""

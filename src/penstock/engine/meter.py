@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeVar
 
 from penstock.contract.errors import PenstockError, ProviderTimeout
@@ -113,6 +114,15 @@ class Meter:
             ),
             self.trail,
         )
+
+    @contextlib.contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """A while that counts neither as latency nor towards the request's own limit."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._started += time.perf_counter() - began
 
     def first_token(self) -> None:
         """The first event has arrived."""

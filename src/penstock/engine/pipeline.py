@@ -1,4 +1,4 @@
-"""The flow of every request: validate, route, call with failover, and tell what happened."""
+"""The flow of every request: validate, approve, route, call with failover, tell what happened."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import cast
 
+from penstock.contract.approval import Estimate, Reviewer
 from penstock.contract.errors import (
     ModelNotFound,
     PenstockError,
@@ -72,6 +73,8 @@ class Pipeline:
         """The whole answer at once."""
         with self._meter(request, request_id, caller) as meter:
             request = validate(request, self._limits)
+            if caller.review is not None:
+                request = await self._reviewed(meter, request, caller.review)
             limit = request.timeout
             ranked = await meter.within(limit, lambda: self._router.rank(request))
             async with meter.paying(request, ranked) as targets:
@@ -85,7 +88,10 @@ class Pipeline:
     ) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
         with self._meter(request, request_id, caller, stream=True) as meter:
-            events = self._stream(meter, validate(request, self._limits))
+            request = validate(request, self._limits)
+            if caller.review is not None:
+                request = await self._reviewed(meter, request, caller.review)
+            events = self._stream(meter, request)
             first = await anext(events)
         return StreamHandle(meter.request_id, meter.attempt, first, events)
 
@@ -159,6 +165,19 @@ class Pipeline:
             caller=caller,
             stream=stream,
         )
+
+    async def _reviewed(
+        self, meter: Meter, request: SamplingRequest, review: Reviewer
+    ) -> SamplingRequest:
+        """The request as its reviewer has left it, which must be valid too."""
+        with meter.paused():
+            request = await review(request, self._estimate)
+        return validate(request, self._limits)
+
+    async def _estimate(self, request: SamplingRequest) -> Estimate:
+        ranked = await self._router.rank(request)
+        cost = await self._accounts.estimate(request, ranked)
+        return Estimate(estimate_request(request, ranked[0].model), cost)
 
     async def _count(self, request: SamplingRequest) -> TokenCount:
         target = (await self._router.rank(request))[0]

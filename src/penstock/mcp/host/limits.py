@@ -1,0 +1,132 @@
+"""How much one server has asked for of late; nobody's loop empties an account."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+
+from penstock.contract.errors import RateLimited
+from penstock.contract.exchange import AnyRequest, SamplingRequest
+from penstock.contract.metadata import Usage
+from penstock.contract.ports import Target
+from penstock.mcp.host.policy import ServerRule
+from penstock.tokens import estimate_request
+
+_MINUTE_S = 60.0
+
+
+class Taken:
+    """What was taken at one moment, and can be corrected."""
+
+    __slots__ = ("amount", "at")
+
+    def __init__(self, at: float, amount: int) -> None:
+        """Made by `Minute.take`."""
+        self.at = at
+        self.amount = amount
+
+
+class Minute:
+    """A limit for any 60 seconds."""
+
+    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing is taken yet."""
+        self.limit = limit
+        self._clock = clock
+        self._taken: deque[Taken] = deque()
+
+    @property
+    def used(self) -> int:
+        """What was taken in the last minute."""
+        while self._taken and self._taken[0].at <= self._clock() - _MINUTE_S:
+            self._taken.popleft()
+        return sum(each.amount for each in self._taken)
+
+    def take(self, amount: int) -> Taken | None:
+        """Take so much, or nothing when there is no room."""
+        if self.used + amount > self.limit:
+            return None
+        taken = Taken(self._clock(), amount)
+        self._taken.append(taken)
+        return taken
+
+    def wait_s(self, amount: int) -> float:
+        """Seconds until so much can be taken, if nobody takes any; 0: now."""
+        missing = self.used + amount - self.limit
+        for each in self._taken:
+            if missing <= 0:
+                break
+            missing -= each.amount
+            if missing <= 0:
+                return max(0.0, each.at + _MINUTE_S - self._clock())
+        return _MINUTE_S if missing > 0 else 0.0
+
+
+class TokenAdmission:
+    """A request that a server has tokens left for."""
+
+    def __init__(self, targets: Sequence[Target], taken: Taken | None) -> None:
+        """Made by `ServerLimits.admit`."""
+        self.targets = targets
+        self._taken = taken
+
+    def settle(self, usage: Usage | None) -> None:
+        """Put what was used in the place of what was expected."""
+        if self._taken is not None:
+            self._taken.amount = 0 if usage is None else (usage.total_tokens or 0)
+
+
+class ServerLimits:
+    """One server at work; the terms of its requests."""
+
+    def __init__(
+        self, server: str, rule: ServerRule, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """What this rule allows."""
+        self._server = server
+        self._rule = rule
+        self._requests = Minute(rule.requests_per_minute, clock)
+        tokens = rule.tokens_per_minute
+        self._tokens = None if tokens is None else Minute(tokens, clock)
+        self.running = 0
+
+    @contextlib.contextmanager
+    def request(self) -> Generator[None, None, None]:
+        """The block in which one request is under way; raises RateLimited."""
+        if self.running >= self._rule.at_once:
+            raise RateLimited(
+                f"{self.running} requests of this server are under way, and more are not taken: "
+                "wait for one to end"
+            )
+        if self._requests.take(1) is None:
+            wait = self._requests.wait_s(1)
+            raise RateLimited(
+                f"this server may ask {self._requests.limit} times a minute: try again in "
+                f"{wait:.0f} s",
+                retry_after=wait,
+            )
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> TokenAdmission:
+        """Let a request through that there are tokens for; raises RateLimited."""
+        window = self._tokens
+        if window is None or not isinstance(request, SamplingRequest):
+            return TokenAdmission(ranked, None)
+        wanted = estimate_request(request, ranked[0].model) + request.max_tokens
+        taken = window.take(wanted)
+        if taken is not None:
+            return TokenAdmission(ranked, taken)
+        limit = f"this server may use {window.limit} tokens a minute"
+        if wanted > window.limit:
+            raise RateLimited(
+                f"{limit}, and this request may take {wanted}: send less, or lower maxTokens",
+                retryable=False,
+            )
+        wait = window.wait_s(wanted)
+        raise RateLimited(f"{limit}: try again in {wait:.0f} s", retry_after=wait)
