@@ -16,6 +16,7 @@ import msgspec
 from penstock.gateway import Engine
 from penstock.keys.desk import KeyInfo
 from penstock.keys.ring import Keyring
+from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import admin_money as money
 from penstock.server import admin_targets as providers
 from penstock.server.admin_answers import (
@@ -35,10 +36,18 @@ from penstock.server.admin_answers import (
     TargetList,
     UsageAnswer,
 )
+from penstock.server.admin_approvals import (
+    ApprovalDesk,
+    ApprovalDetail,
+    ApprovalList,
+    ApprovalOutcome,
+)
 from penstock.server.admin_events import DATA, Events
 from penstock.server.admin_keys import Keys
 from penstock.server.admin_local import merged_requests, request_info, request_list
 from penstock.server.admin_questions import (
+    ApprovalOrder,
+    ApprovalPath,
     BudgetOrder,
     BudgetPath,
     DownOrder,
@@ -131,11 +140,15 @@ def _no_request(request_id: str, why: str) -> HttpProblem:
 
 
 def endpoints(
-    recent: RecentRequests, feed: Feed, keyring: Keyring, siblings: Siblings
+    recent: RecentRequests,
+    feed: Feed,
+    keyring: Keyring,
+    siblings: Siblings,
+    queue: ApprovalQueue,
 ) -> list[AnyEndpoint]:
     """All of them; each is described by its handler's docstring and its types."""
     requests, keys, events = Requests(recent, siblings), Keys(keyring), Events(feed)
-    targets = Targets(siblings)
+    targets, desk = Targets(siblings), ApprovalDesk(queue, siblings)
     return [
         _get("usage", money.usage, UsageAnswer, query=UsageQuery),
         _get("ledger", money.ledger_page, LedgerPage, query=LedgerQuery),
@@ -203,14 +216,29 @@ def endpoints(
             200,
             (409,),
         ),
+        _get("approvals", desk.approvals, ApprovalList),
+        _get("approvals/{id}", desk.approval, ApprovalDetail, path=ApprovalPath),
+        _post(
+            "approvals/{id}",
+            desk.decide_approval,
+            ApprovalOutcome,
+            path=ApprovalPath,
+            body=ApprovalOrder,
+        ),
         _get("config", providers.config, ConfigAnswer),
         _get("events", events.events, None, media_type=_SSE),
     ]
 
 
-def routes(recent: RecentRequests, feed: Feed, keyring: Keyring, siblings: Siblings) -> Routes:
+def routes(
+    recent: RecentRequests,
+    feed: Feed,
+    keyring: Keyring,
+    siblings: Siblings,
+    queue: ApprovalQueue,
+) -> Routes:
     """The routes of this page; a path below it that is none of them is answered here too."""
-    known = endpoints(recent, feed, keyring, siblings)
+    known = endpoints(recent, feed, keyring, siblings, queue)
 
     @cache
     def made() -> bytes:
@@ -231,7 +259,7 @@ def openapi(known: Iterable[AnyEndpoint]) -> Json:
 
 def admin_document() -> Json:
     """The same without a gateway, for the documentation."""
-    return openapi(endpoints(RecentRequests(), Feed(), Keyring(), Siblings()))
+    return openapi(endpoints(RecentRequests(), Feed(), Keyring(), Siblings(), ApprovalQueue()))
 
 
 def _operation(endpoint: AnyEndpoint) -> Operation:

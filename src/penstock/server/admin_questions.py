@@ -5,7 +5,7 @@ Times are Unix seconds, and limits are in US dollars, as people write them.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -221,3 +221,32 @@ class RotateOrder(Asked):
     """How long the old text works beside the new one."""
 
     grace_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
+
+
+class ApprovalPath(Asked):
+    """Which of those that wait."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class ApprovalOrder(Asked):
+    """What is decided; an `edit` is a yes to what is sent along, in the place of what was asked."""
+
+    decision: Literal["approve", "deny", "edit"]
+    reason: Annotated[
+        str, Meta(max_length=500, description="With `deny`: why; whoever has asked reads it.")
+    ] = ""
+    params: (
+        Annotated[
+            dict[str, Any],
+            Meta(description="With `edit`, of a request: those of MCP's params that change."),
+        ]
+        | UnsetType
+    ) = UNSET
+    text: (
+        Annotated[
+            str,
+            Meta(max_length=1_000_000, description="With `edit`, of an answer: its new words."),
+        ]
+        | UnsetType
+    ) = UNSET

@@ -11,6 +11,7 @@ from penstock.config.settings import Config
 from penstock.gateway import Engine
 from penstock.keys.store import KeyStore
 from penstock.keys.windows import WindowOf, window_of
+from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import (
     admin_api,
     anthropic_api,
@@ -23,8 +24,16 @@ from penstock.server import (
 )
 from penstock.server.access import Gate
 from penstock.server.admin_answers import RequestInfo, RequestList, TargetList
+from penstock.server.admin_approvals import (
+    ApprovalDetail,
+    ApprovalList,
+    approval_detail,
+    approval_list,
+    decide,
+)
 from penstock.server.admin_local import request_info, request_list, target_list
-from penstock.server.admin_questions import RequestsQuery
+from penstock.server.admin_questions import ApprovalOrder, RequestsQuery
+from penstock.server.approvals import Approvals
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
 from penstock.server.exporting import exporter_of
@@ -45,12 +54,14 @@ def application(
     *,
     key_required: bool = False,
     siblings: Siblings | None = None,
+    approvals: ApprovalQueue | None = None,
     windows: WindowOf = window_of,
 ) -> App:
     """All doors in front of one engine.
 
     `key_required`: nobody gets in without a key, also while there is none. `siblings` are the other
-    workers, who count in the same `windows`. Raises ConfigurationError for telemetry whose packages
+    workers, who count in the same `windows`. What waits in the queue `approvals` is shown to the
+    administrator, whoever has put it there. Raises ConfigurationError for telemetry whose packages
     are missing.
     """
     gate = Gate(keyring_of(config, required=key_required, windows=windows))
@@ -58,6 +69,7 @@ def application(
     recent, feed = RecentRequests(), Feed()
     exporter = exporter_of(config)
     siblings = siblings or Siblings()
+    approving = Approvals(approvals or ApprovalQueue())
 
     def opened() -> Engine:
         engine = open_engine()
@@ -78,14 +90,14 @@ def application(
             **openai_api.ROUTES,
             **responses_api.ROUTES,
             **anthropic_api.ROUTES,
-            **sampling_api.routes(siblings),
+            **sampling_api.routes(siblings, approving),
             **openapi_doors.ROUTES,
             **operations.routes(metrics, siblings),
-            **admin_api.routes(recent, feed, gate.keys, siblings),
+            **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),
         },
         max_request_bytes=config.limits.max_request_bytes,
         gate=gate,
-        sockets=sampling_ws.SOCKETS,
+        sockets=sampling_ws.sockets(approving),
         on_stop=feed.close,
     )
 
@@ -97,6 +109,7 @@ def application(
             body_s=limits.body_timeout_s,
             write_s=limits.write_timeout_s,
         )
+        approving.configure(config.sampling)
         app.max_request_bytes = limits.max_request_bytes
         app.cors = Cors(server.cors_origins) if server.cors_origins else None
         gate.keys.configure(keys_of(config), targets_of(config), KeyStore(config.storage.path))
@@ -111,6 +124,7 @@ def application(
             exporter.subscriber.know((*targets, *of_models), kinds)
 
     answer_siblings(siblings, app, gate, metrics, recent)
+    answer_about_approvals(siblings, approving.queue)
     configure(config)
     app.configure = configure
     if exporter is not None:
@@ -163,3 +177,21 @@ def answer_siblings(
     siblings.answer(Question.TARGETS, targets)
     siblings.answer(Question.DOWN, down)
     siblings.answer(Question.UP, up)
+
+
+def answer_about_approvals(siblings: Siblings, queue: ApprovalQueue) -> None:
+    """Let other workers see and decide what waits in this one."""
+
+    async def approvals(_: object) -> ApprovalList:
+        return approval_list(queue)
+
+    async def approval(identifier: str) -> ApprovalDetail | None:
+        return approval_detail(queue, identifier)
+
+    async def decided(asked: tuple[str, object]) -> bool:
+        identifier, order = asked
+        return decide(queue, identifier, msgspec.convert(order, ApprovalOrder))
+
+    siblings.answer(Question.APPROVALS, approvals)
+    siblings.answer(Question.APPROVAL, approval)
+    siblings.answer(Question.DECIDE, decided)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.requests import Caller
 from penstock.engine.running import id_problem
 from penstock.gateway import Engine
+from penstock.server.approvals import Approvals
 from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import REQUEST_ID, Exchange, facts, stream_facts
@@ -19,28 +21,38 @@ from penstock.server.siblings import Question, Siblings
 _REQUESTS = "/v1/requests"
 
 
-async def create_message(engine: Engine, exchange: Exchange) -> None:
+class CreateMessage:
     """`POST /v1/sampling/createMessage`."""
-    exchange.request_id = _callers_id(exchange)
-    call = read_call(decode(await exchange.body(), "the body"))
-    try:
-        if call.stream:
-            await _stream(engine, exchange, call)
-        else:
-            result = await engine.create_message(
-                call.request, request_id=exchange.request_id, caller=exchange.caller
-            )
-            await exchange.reply(encode(result), facts(result.metadata))
-    except InvalidRequest as error:
-        told = in_callers_words(error, REQUEST_ID.decode())
-        if told is error:
-            raise
-        raise told from error
+
+    def __init__(self, approvals: Approvals) -> None:
+        """Who is asked before a request is made."""
+        self._approvals = approvals
+
+    async def __call__(self, engine: Engine, exchange: Exchange) -> None:
+        """Answer whole, or as events."""
+        exchange.request_id = _callers_id(exchange)
+        call = read_call(decode(await exchange.body(), "the body"))
+        caller = self._approvals.caller(engine, exchange.caller)
+        try:
+            if call.stream:
+                await _stream(engine, exchange, call, caller)
+            else:
+                result = await engine.create_message(
+                    call.request, request_id=exchange.request_id, caller=caller
+                )
+                await exchange.reply(encode(result), facts(result.metadata))
+        except InvalidRequest as error:
+            told = in_callers_words(error, REQUEST_ID.decode())
+            if told is error:
+                raise
+            raise told from error
 
 
-async def _stream(engine: Engine, exchange: Exchange, call: SamplingCall) -> None:
+async def _stream(
+    engine: Engine, exchange: Exchange, call: SamplingCall, caller: Caller | None
+) -> None:
     handle = await engine.create_message_stream(
-        call.request, request_id=exchange.request_id, caller=exchange.caller
+        call.request, request_id=exchange.request_id, caller=caller
     )
     async with handle:
         encoder = StreamEncoder(EventFrames(handle.request_id))
@@ -105,10 +117,10 @@ def _callers_id(exchange: Exchange) -> str | None:
     return request_id
 
 
-def routes(siblings: Siblings) -> Routes:
-    """The paths of this door, in front of one worker of several."""
+def routes(siblings: Siblings, approvals: Approvals) -> Routes:
+    """The paths of this door, in front of one worker of several; `approvals` says who is asked."""
     return {
-        ("POST", "/v1/sampling/createMessage"): Route(create_message, SAMPLING_ERRORS),
+        ("POST", "/v1/sampling/createMessage"): Route(CreateMessage(approvals), SAMPLING_ERRORS),
         ("GET", PATH): Route(needs_websocket, SAMPLING_ERRORS),
         ("DELETE", f"{_REQUESTS}/*"): Route(Cancel(siblings)),
     }

@@ -27,6 +27,7 @@ from penstock.contract.errors import InvalidRequest, PenstockError, Problem, Req
 from penstock.contract.mcp_content import kind
 from penstock.engine.running import id_problem, new_request_id
 from penstock.gateway import Engine
+from penstock.server.approvals import Approvals
 from penstock.server.asgi import SHUTTING_DOWN, SocketRoute
 from penstock.server.errors import Failure, HttpProblem, failure_of
 from penstock.server.exchange import REQUEST_ID, ClientGone
@@ -63,8 +64,9 @@ class _Asked:
 class _Session:
     """What one connection asks for."""
 
-    def __init__(self, engine: Callable[[], Engine], socket: Socket) -> None:
+    def __init__(self, engine: Callable[[], Engine], socket: Socket, approvals: Approvals) -> None:
         self._engine = engine
+        self._approvals = approvals
         self._socket = socket
         self._asked: dict[str | int, _Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -202,7 +204,7 @@ class _Session:
         if fields.get("stream") is not None and isinstance(params, Mapping):
             params = {**cast(Mapping[str, Any], params), "stream": fields["stream"]}
         call = read_call(params)
-        caller = self._socket.caller
+        caller = self._approvals.caller(engine, self._socket.caller)
         try:
             if not call.stream:
                 result = await engine.create_message(
@@ -244,10 +246,15 @@ class _Session:
                 await self._socket.close(SERVICE_RESTART, SHUTTING_DOWN.message)
 
 
-async def converse(engine: Callable[[], Engine], socket: Socket) -> None:
-    """`GET /v1/sampling/ws`."""
-    await socket.accept([(REQUEST_ID, new_request_id().encode())])
-    await _Session(engine, socket).run()
+def sockets(approvals: Approvals) -> Mapping[str, SocketRoute]:
+    """The socket of this door; `approvals` says who is asked before a request is made."""
+
+    async def converse(engine: Callable[[], Engine], socket: Socket) -> None:
+        """`GET /v1/sampling/ws`."""
+        await socket.accept([(REQUEST_ID, new_request_id().encode())])
+        await _Session(engine, socket, approvals).run()
+
+    return {PATH: SocketRoute(converse, SAMPLING_ERRORS)}
 
 
 def _identifier(fields: Mapping[str, Any]) -> str | int:
@@ -268,6 +275,3 @@ def _mistake(message: str) -> HttpProblem:
 
 def _too_much(message: str) -> Failure:
     return Failure(429, message, "rate_limit_error", "too_many_requests", retryable=True)
-
-
-SOCKETS: Mapping[str, SocketRoute] = {PATH: SocketRoute(converse, SAMPLING_ERRORS)}

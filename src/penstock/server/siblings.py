@@ -42,6 +42,12 @@ class Question(StrEnum):
     """`[target, reason]`: leave it alone, and tell the targets."""
     UP = "up"
     """A target: ask it again, and tell the targets."""
+    APPROVALS = "approvals"
+    """What waits for approval."""
+    APPROVAL = "approval"
+    """An id: what waits under it, or null."""
+    DECIDE = "decide"
+    """`[id, order]` of the admin API: whether it waited, and is decided so."""
 
 
 class Siblings:

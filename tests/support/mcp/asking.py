@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import mcp_types as types
+import pydantic
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -23,7 +24,7 @@ NOTES = {"note://tides": "Tides come twice a day.", "note://moon": "The moon pul
 class Anything(types.Result):
     """Whatever the client answered, unread."""
 
-    model_config = {"extra": "allow"}
+    model_config = pydantic.ConfigDict(extra="allow")
 
 
 def asking_server(name: str = NAME, notes: dict[str, str] | None = None) -> MCPServer:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import (
     anthropic_api,
     openai_api,
@@ -21,6 +22,7 @@ from penstock.server import (
     sampling_api,
 )
 from penstock.server.admin_api import admin_document
+from penstock.server.approvals import Approvals
 from penstock.server.openapi import Content, Operation, document
 from penstock.server.openapi_doors import doors_document
 from penstock.server.openapi_shapes import Health, ModelCard
@@ -68,7 +70,7 @@ async def test_the_document_of_the_admin_api_is_true(tmp_path: Path) -> None:
             *("--phases", "coverage,fuzzing,stateful", "--max-examples", "5"),
         )
         assert code == 0, said
-        assert "22 selected / 23 total" in said
+        assert "25 selected / 26 total" in said
 
 
 @pytest.mark.timeout(240)
@@ -102,7 +104,7 @@ def test_every_public_route_is_in_the_document_and_no_other() -> None:
         **openai_api.ROUTES,
         **responses_api.ROUTES,
         **anthropic_api.ROUTES,
-        **sampling_api.routes(Siblings()),
+        **sampling_api.routes(Siblings(), Approvals(ApprovalQueue())),
         **openapi_doors.ROUTES,
         **operations.routes(PrometheusMetrics(), Siblings()),
     }
@@ -119,7 +121,7 @@ def test_the_admin_document_names_every_type_once() -> None:
     text = str(made)
     assert {name for name in names if f"#/components/schemas/{name}'" not in text} == set()
     ids = [each["operationId"] for path in made["paths"].values() for each in path.values()]
-    assert len(ids) == len(set(ids)) == 23
+    assert len(ids) == len(set(ids)) == 26
 
 
 def test_two_types_of_one_name_are_told_apart_or_refused() -> None:
