@@ -16,7 +16,6 @@ from typing import Any, Literal
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
-from mcp_types.version import LATEST_MODERN_VERSION
 
 from penstock.mcp import SamplingHost
 from tests.support.mcp.asking import asking_server
@@ -33,7 +32,7 @@ WAYS: tuple[tuple[Transport, Era], ...] = (
     ("http", "legacy"),
     ("http", "modern"),
 )
-MODES = {"legacy": "legacy", "modern": LATEST_MODERN_VERSION}
+MODES = {"legacy": "legacy", "modern": "auto"}
 
 
 class RefusedError(Exception):

@@ -18,6 +18,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 NAME = "asking"
+STATE = '{"opaque": "ä \u2028 \\\\ %20"}'
 NOTES = {"note://tides": "Tides come twice a day.", "note://moon": "The moon pulls."}
 
 
@@ -36,15 +37,42 @@ def asking_server(name: str = NAME, notes: dict[str, str] | None = None) -> MCPS
         """Ask for sampling with these params; the raw result, or the raw error."""
         return await _ask(ctx, params)
 
+    ids: list[Any] = []
+    retries = 0
+
+    @server.tool(structured_output=False)
+    async def ask_two(ctx: Context, state: bool = True) -> str | types.InputRequiredResult:
+        """Ask two questions at once, with or without a state; what came back. Modern only."""
+        nonlocal retries
+        if ctx.input_responses is None:
+            ids[:] = [ctx.request_id]
+            retries = 0
+            questions = {each: _request(_question(each)) for each in ("first", "second")}
+            return types.InputRequiredResult(
+                input_requests=dict(questions), request_state=STATE if state else None
+            )
+        retries += 1
+        answers = {
+            key: each.model_dump(by_alias=True, mode="json", exclude_none=True)
+            for key, each in ctx.input_responses.items()
+        }
+        came = {"answers": answers, "state": ctx.request_state, "ids": [*ids, ctx.request_id]}
+        return json.dumps(came)
+
+    @server.tool(name="retries", structured_output=False)
+    async def tell_retries() -> str:
+        """How often `ask_two` was called again since it was last called anew."""
+        return str(retries)
+
     @server.tool(structured_output=False)
     async def ask_much(ctx: Context, size: int) -> str | types.InputRequiredResult:
         """Ask with a prompt of so many characters."""
-        return await _ask(ctx, {"messages": [_said("x" * size)], "maxTokens": 10})
+        return await _ask(ctx, _question("x" * size))
 
     @server.tool(structured_output=False)
     async def ask_again_and_again(ctx: Context, times: int) -> str:
         """Ask so many times in a row; how each ended. Legacy only."""
-        params = {"messages": [_said("Once more.")], "maxTokens": 10}
+        params = _question("Once more.")
         ends = [json.loads(await _legacy(ctx, params)) for _ in range(times)]
         return json.dumps([end.get("error", {}).get("code", "answered") for end in ends])
 
@@ -62,7 +90,7 @@ def asking_server(name: str = NAME, notes: dict[str, str] | None = None) -> MCPS
     @server.prompt()
     async def asked(ctx: Context) -> str | types.InputRequiredResult:
         """A prompt whose text the client's model writes."""
-        return await _ask(ctx, {"messages": [_said("Write a prompt.")], "maxTokens": 10})
+        return await _ask(ctx, _question("Write a prompt."))
 
     for uri, text in (NOTES if notes is None else notes).items():
         _add_note(server, uri, text)
@@ -73,6 +101,10 @@ def _add_note(server: MCPServer, uri: str, text: str) -> None:
     @server.resource(uri)
     def note() -> str:
         return text
+
+
+def _question(text: str) -> dict[str, Any]:
+    return {"messages": [_said(text)], "maxTokens": 10}
 
 
 def _said(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 from mcp import ClientSession
 from mcp.shared.exceptions import MCPError
-from mcp_types import PaginatedRequestParams, TextResourceContents
+from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams, TextResourceContents
 
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Text, user
@@ -93,14 +93,13 @@ async def _within(
         # It may answer nothing while it waits for us; what it has given so far is used.
         _logger.warning("the MCP server %r gave no more resources in time", name)
     except (MCPError, pydantic.ValidationError) as error:
+        if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
+            return found  # it has none
         _logger.warning("the resources of the MCP server %r cannot be read: %s", name, error)
     return found
 
 
 async def _texts(session: ClientSession, most: int) -> AsyncGenerator[tuple[str, str]]:
-    capabilities = session.server_capabilities
-    if capabilities is None or capabilities.resources is None:
-        return
     uris: list[str] = []
     cursor: str | None = None
     while len(uris) < most:
