@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -78,8 +79,9 @@ def test_who_decides(general: ApprovalMode, own: ServerRule | None, expected: st
 
 @pytest.mark.parametrize("name", ["max_tokens", "requests_per_minute", "at_once", "timeout_s"])
 def test_a_limit_that_lets_nothing_through_is_refused(name: str) -> None:
+    given: dict[str, Any] = {name: 0}
     with pytest.raises(ConfigurationError, match=f"{name}=0"):
-        ServerRule(**{name: 0})
+        ServerRule(**given)
 
 
 def test_the_policy_of_a_configuration() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import penstock
@@ -128,6 +130,6 @@ async def test_each_server_spends_its_own_budget() -> None:
     assert 0 < balance.used_nanos <= balance.budget.limit_nanos
 
 
-async def _until_refused(server: Connected, **fields: object) -> None:
+async def _until_refused(server: Connected, **fields: Any) -> None:
     for _ in range(100):
         await server.ask(**fields)
