@@ -7,6 +7,7 @@
 |---|---|
 | docs/providers/matrix.md | tests/conformance: the behaviours and the subjects |
 | docs/providers/independent.md | tests/independent: the same on servers of other people |
+| docs/sampling-behaviours.md | tests/mcp/sampling: what the standard asks for, and what shows it |
 | docs/configuration.md | penstock.config: the settings and the template |
 | docs/errors.md | penstock.contract.errors: the tree and its docstrings |
 | docs/cli.md | penstock.cli: the help of every command |
@@ -47,6 +48,9 @@ from tests.conformance.behaviours import BEHAVIOURS, SECTIONS  # noqa: E402
 from tests.conformance.subjects import SUBJECTS  # noqa: E402
 from tests.independent.rows import Row  # noqa: E402
 from tests.independent.servers import ROWS, TITLES, faults  # noqa: E402
+from tests.mcp.host.connections import WAYS  # noqa: E402
+from tests.mcp.sampling import manifest  # noqa: E402
+from tests.mcp.sampling.requirement import BOTH, Requirement  # noqa: E402
 
 COMMAND = "python scripts/generate_docs.py"
 WIDTH = 100
@@ -184,6 +188,54 @@ def _server(server: str) -> Iterator[str]:
             for wrong in known
         ),
     )
+
+
+# What the standard asks of sampling
+
+
+def sampling_behaviours() -> str:
+    """Every MUST and SHOULD with the tests that show it, and the gaps with their reasons."""
+    every = manifest.REQUIREMENTS.values()
+    counted = {status: sum(each.status == status for each in every) for status in ("shown", "gap")}
+    pending = sum(each.status == "pending" for each in every)
+    cells = sum(len(each.ways) for each in every if each.check is not None)
+    sections = [
+        f"## {title}\n\n"
+        + _table(
+            ("", "who", "what", "where in the standard", "shown by"),
+            ([each.level, each.party, each.text, each.place, _shown(each)] for each in rows),
+        )
+        for title, rows in manifest.SECTIONS.items()
+    ]
+    gaps = "\n".join(f"- {each.text} {each.gap}" for each in every if each.gap)
+    waiting = f", {pending} wait for a part that is not there yet" if pending else ""
+    return "---\nhide:\n  - toc\n---\n\n" + _page(
+        "What the standard asks of sampling",
+        f"Every MUST and SHOULD of the revisions {' and '.join(BOTH)} about sampling, for hosts "
+        "and for servers, in our own words. The official conformance suite calls no sampling "
+        "callback, so these tests are the evidence. "
+        f"Of {len(every)} requirements {counted['shown']} are shown by tests{waiting}, and "
+        f"{counted['gap']} are gaps with a reason.",
+        f"A row with ways runs over each of them, {cells} runs together: in memory, over standard "
+        "input and output, and over streamable HTTP, each in the legacy and in the modern era as "
+        "far as the standard allows. Run one with",
+        "<!-- test: skip runs these very tests -->",
+        _fence("console", "make test ARGS=\"tests/mcp/sampling -k 'rate and http-modern'\""),
+        *sections,
+        f"## Gaps\n\n{gaps}",
+        source="tests/mcp/sampling",
+    )
+
+
+def _shown(row: Requirement) -> str:
+    if row.gap:
+        return "gap, see below"
+    era = "" if row.revisions == BOTH else f", {row.revisions[0]} only"
+    if row.check is not None:
+        ways = "every way" if row.ways == WAYS else f"{len(row.ways)} ways"
+        return f"`{row.id}`, {ways}{era}"
+    names = ", ".join(f"`{test.partition('::')[2]}`" for test in row.tests)
+    return f"{'pending: ' if row.status == 'pending' else ''}{names}{era}"
 
 
 # The configuration
@@ -512,6 +564,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/contributing.md": contributing,
     "docs/providers/matrix.md": matrix,
     "docs/providers/independent.md": independent,
+    "docs/sampling-behaviours.md": sampling_behaviours,
     "docs/configuration.md": configuration,
     "docs/errors.md": error_page,
     "docs/cli.md": command_line,

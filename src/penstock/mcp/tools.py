@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import mcp_types
 import pydantic
@@ -29,6 +29,7 @@ from penstock.contract.messages import JSONObject, ToolResult
 from penstock.contract.options import MCPTool, ToolDefinition
 from penstock.contract.tools import Report
 from penstock.mcp.connection import Connection, ServerLost
+from penstock.mcp.host.options import ClientOptions
 from penstock.mcp.http import over_http
 from penstock.mcp.results import result_of
 
@@ -57,12 +58,14 @@ class ToolAdapter:
         timeout: float = 30.0,
         idle: float = 300.0,
         era: str = "auto",
+        sampling: ClientOptions | None = None,
     ) -> None:
         """A server by its address, or by the command that starts it; then give it a `name`.
 
         `timeout` limits connecting, and listing the tools, in seconds; a connection that was not
         used for `idle` seconds is closed. `era` is "auto", "legacy" or a protocol version: "auto"
-        finds out.
+        finds out. `sampling` are the `options` of a callback, for a server that asks for answers
+        itself; without them it is told that nobody gives any.
         """
         self._server = server
         if isinstance(server, StdioServerParameters):
@@ -75,6 +78,7 @@ class ToolAdapter:
         self._allowed = None if allowed_tools is None else frozenset(allowed_tools)
         self._timeout = timeout
         self._era = era
+        self._sampling = sampling
         self._connection = Connection(
             self._client, timeout_s=timeout, idle_s=idle, watch=self._watch
         )
@@ -145,12 +149,15 @@ class ToolAdapter:
 
     def _client(self) -> Client:
         server = self._server
+        # Without them the client declares no sampling at all.
+        options: Mapping[str, Any] = {} if self._sampling is None else self._sampling
         return Client(
             over_http(server) if isinstance(server, MCPTool) else server,
             mode=self._era,
             client_info=mcp_types.Implementation(name="penstock", version=__version__),
             message_handler=self._notice,
             cache=None,
+            **options,
         )
 
     async def _list(self) -> None:

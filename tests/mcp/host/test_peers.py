@@ -12,7 +12,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import get_default_environment
 from mcp_types import TextContent
 
-from penstock.mcp import SamplingHost, SamplingPolicy, ServerRule
+from penstock.mcp import SamplingHost, SamplingPolicy, ServerRule, ToolAdapter
 from penstock.testing import FakeProvider, engine_with
 from tests.mcp.host.connections import shared_server
 from tests.mcp.sampling.checks.support import Asked
@@ -109,3 +109,14 @@ async def test_fastmcps_server_is_answered() -> None:
     (seen,) = model.requests
     assert (seen.system_prompt, seen.temperature, seen.max_tokens) == ("Be brief.", 0.2, 20)
     assert seen.messages[0].text == "Summarise: A long story."
+
+
+async def test_a_tool_of_a_generator_may_sample() -> None:
+    model = FakeProvider(["The tide is out."])
+    async with engine_with(model) as engine:
+        options = SamplingHost(engine, approval="always").callback("everything").options
+        async with ToolAdapter(foreign.everything(), name="everything", sampling=options) as tools:
+            arguments = {"prompt": "How is the tide?", "maxTokens": 40}
+            result = await tools.call("trigger-sampling-request", arguments)
+    assert "The tide is out." in result.text
+    assert len(model.requests) == 1

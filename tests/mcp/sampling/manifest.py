@@ -495,6 +495,7 @@ SECTIONS: Mapping[str, tuple[Requirement, ...]] = {
             "`prompts/get` may ask as well as `tools/call`.",
             f"{_TRIPS}, Supported Requests",
             rounds.prompts_ask_too,
+            MODERN_WAYS,
             revisions=(MODERN,),
         ),
         Requirement(

@@ -48,12 +48,10 @@ class Requirement:
 
     @property
     def status(self) -> Literal["shown", "pending", "gap"]:
-        """Whether tests show it, only some of which may be there yet."""
+        """Whether tests show it, or will when their part is there."""
         if self.gap:
             return "gap"
-        if self.check is not None or len(self.missing) < len(self.tests):
-            return "shown"
-        return "pending"
+        return "pending" if self.missing else "shown"
 
 
 def _exists(test: str) -> bool:
