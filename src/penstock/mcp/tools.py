@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import mcp_types
 import pydantic
@@ -149,15 +149,16 @@ class ToolAdapter:
 
     def _client(self) -> Client:
         server = self._server
-        # Without them the client declares no sampling at all.
-        options: Mapping[str, Any] = {} if self._sampling is None else self._sampling
+        sampling = self._sampling
         return Client(
             over_http(server) if isinstance(server, MCPTool) else server,
             mode=self._era,
             client_info=mcp_types.Implementation(name="penstock", version=__version__),
             message_handler=self._notice,
             cache=None,
-            **options,
+            # Without a callback the client declares no sampling at all.
+            sampling_callback=None if sampling is None else sampling["sampling_callback"],
+            sampling_capabilities=None if sampling is None else sampling["sampling_capabilities"],
         )
 
     async def _list(self) -> None:
