@@ -10,7 +10,6 @@ from html import escape
 from typing import Protocol
 
 import msgspec
-import pydantic
 from mcp import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams, TextResourceContents
@@ -92,10 +91,10 @@ async def _within(
             raise
         # It may answer nothing while it waits for us; what it has given so far is used.
         _logger.warning("the MCP server %r gave no more resources in time", name)
-    except (MCPError, pydantic.ValidationError) as error:
-        if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
-            return found  # it has none
-        _logger.warning("the resources of the MCP server %r cannot be read: %s", name, error)
+    except Exception as error:  # noqa: BLE001 - no server may stop the request of another
+        if not (isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND):
+            kind = type(error).__name__
+            _logger.warning("the resources of the MCP server %r cannot be read: %s", name, kind)
     return found
 
 
