@@ -1,0 +1,1 @@
+"""Tools that answer in chunks: an extension for servers, and an async iterator for clients."""

@@ -1,0 +1,196 @@
+"""One streamed call on the server: numbers its chunks and its tool's own progress, and sends them.
+
+Chunks have whole numbers, 1, 2, 3; what the tool reports itself in between gets fractions, so that
+progress increases whatever a tool counts: 1, 1.5, 1.67, 2.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import uuid
+from contextvars import ContextVar
+from typing import Any, cast
+
+import anyio
+from mcp.server.session import ServerSession
+from mcp_types import ProgressNotification, ProgressNotificationParams, ProgressToken
+
+from penstock.mcp.streaming.chunks import Chunk
+from penstock.mcp.streaming.wire import (
+    CHUNK_KEY,
+    PROGRESS_KEY,
+    AnyRequest,
+    Ask,
+    token_of,
+)
+
+current_call: ContextVar[CallStream | None] = ContextVar("current_call", default=None)
+"""The streamed call that this code runs for."""
+
+
+class CallStream:
+    """Sends the chunks of one call, one after the other.
+
+    Whoever sends waits until the transport has taken the chunk: a slow client slows the tool.
+    """
+
+    def __init__(self, request: AnyRequest, ask: Ask) -> None:
+        """For a request that asked for it so."""
+        self._ask = ask
+        self._token = token_of(request)
+        self.id = uuid.uuid4().hex
+        self._made_token = self._token is None and ask.by_field
+        if self._made_token:
+            # The field asks for chunks, token or not; the request's id then says whose they are.
+            self._token = f"stream-{self.id}"
+        self._request = request
+        self._claimed = False
+        self._closed = False
+        self._sent = 0
+        self._reports = 0
+        self._next_at = 0.0
+        self._turn = anyio.Lock(fast_acquire=True)
+
+    @property
+    def token(self) -> ProgressToken | None:
+        """Under which the chunks go out."""
+        return self._token
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a tool sends its chunks itself."""
+        return self._claimed
+
+    @property
+    def sent(self) -> int:
+        """How many chunks went out."""
+        return self._sent
+
+    def claim(self, request: AnyRequest) -> bool:
+        """Whether the caller is the first to ask, and so the one that sends the chunks.
+
+        `request` is the one that the tool sees. It may differ from the client's: a task outlives
+        its request, and has other ways to reach the client.
+        """
+        if self._claimed or self._closed:
+            return False
+        self._claimed = True
+        self.follow(request)
+        return True
+
+    def follow(self, request: AnyRequest) -> None:
+        """From now on send by the ways of this request, and number what its tool reports."""
+        if getattr(request.session, "call_stream", None) is not self:
+            request.session = _numbered(request.session, self)
+        self._request = request
+
+    async def send(self, chunk: Chunk, total: int | None = None) -> None:
+        """Send the next chunk, and return when it is on its way."""
+        async with self._turn:
+            if self._closed:
+                return
+            await self._pause()
+            seq = self._sent
+            self._sent, self._reports = seq + 1, 0
+            message, meta = self._form(chunk, seq, total)
+            await self._notify(seq + 1, total, message, meta)
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Pass on what the tool reports itself, between the numbers of the chunks."""
+        async with self._turn:
+            if self._closed:
+                return
+            self._reports += 1
+            own = (
+                {"progress": progress} if total is None else {"progress": progress, "total": total}
+            )
+            number = self._sent + 1 - 1 / (self._reports + 1)
+            await self._notify(number, None, message, {PROGRESS_KEY: own})
+
+    def close(self) -> None:
+        """Nothing is sent any more: the call is answered, or nobody waits for it."""
+        self._closed = True
+
+    async def _pause(self) -> None:
+        if self._ask.delay_s:
+            await anyio.sleep(max(0.0, self._next_at - anyio.current_time()))
+            self._next_at = anyio.current_time() + self._ask.delay_s
+
+    def _form(
+        self, chunk: Chunk, seq: int, total: int | None
+    ) -> tuple[str | None, dict[str, Any] | None]:
+        """The message, and what goes under `_meta`."""
+        body: dict[str, Any] = {"seq": seq}
+        if total is not None:
+            body["total"] = total
+        content = chunk.content.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if self._ask.in_message:
+            body["data"] = chunk.data
+            if not isinstance(chunk.data, str):
+                body["content"] = content
+            return json.dumps({CHUNK_KEY: body}, separators=(",", ":")), None
+        body["content"] = content
+        if self._ask.by_field:
+            body |= {"chunk_num": seq + 1, "data": chunk.data}
+        if self._made_token:
+            body["requestId"] = self._request.request_id
+        return chunk.text, {CHUNK_KEY: body}
+
+    async def _notify(
+        self, number: float, total: float | None, message: str | None, meta: dict[str, Any] | None
+    ) -> None:
+        session = self._request.session
+        if self._token is None:
+            # In one process a client may listen without a token; anywhere else this does nothing.
+            await cast("_Numbered", session).report_to_caller(number, total, message)
+            return
+        params = ProgressNotificationParams(
+            progress_token=self._token, progress=number, total=total, message=message, _meta=meta
+        )
+        await session.send_notification(
+            ProgressNotification(params=params), related_request_id=self._request.request_id
+        )
+
+
+class _Numbered(ServerSession):
+    """A session whose tool's own progress takes its place among the chunks."""
+
+    call_stream: CallStream
+
+    async def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        await self.call_stream.report(progress, total, message)
+
+    async def send_progress_notification(
+        self,
+        progress_token: str | int,
+        progress: float,
+        total: float | None = None,
+        message: str | None = None,
+        related_request_id: str | None = None,
+    ) -> None:
+        if progress_token == self.call_stream.token:
+            await self.call_stream.report(progress, total, message)
+        else:
+            await super().send_progress_notification(
+                progress_token, progress, total, message, related_request_id
+            )
+
+    async def report_to_caller(
+        self, progress: float, total: float | None, message: str | None
+    ) -> None:
+        await super().report_progress(progress, total, message)
+
+
+def _numbered(session: ServerSession, stream: CallStream) -> ServerSession:
+    """The same session in all but progress; other extensions may have put one of theirs there."""
+    made = object.__new__(_numbered_kind(type(session)))
+    vars(made).update(vars(session), call_stream=stream)
+    return made
+
+
+@functools.cache
+def _numbered_kind(kind: type[ServerSession]) -> type[ServerSession]:
+    return type(f"Numbered{kind.__name__}", (_Numbered, kind), {})
