@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ class ToolStream:
             raise StopAsyncIteration
         if self._task is None:
             self._task = asyncio.create_task(self._call.run())
-            self._inbox.on_overrun = self._task.cancel
+            self._inbox.on_overrun = functools.partial(_cancel, self._task)
             self._task.add_done_callback(self._inbox.call_ended)
         chunk = await self._inbox.next()
         if chunk is not None:
@@ -124,7 +125,7 @@ class ToolStream:
         """Cancel the call if it still runs, and return when it does not."""
         self._ended = True
         if self._task is not None and not self._task.done():
-            self._task.cancel()
+            _cancel(self._task)
             await asyncio.wait([self._task])
 
     async def __aenter__(self) -> ToolStream:
@@ -146,7 +147,13 @@ class ToolStream:
         if task is not None and not task.done():
             loop = task.get_loop()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(task.cancel)
+                loop.call_soon_threadsafe(_cancel, task)
+
+
+def _cancel(task: asyncio.Task[CallToolResult]) -> None:
+    """Cancel it once: a second time would break off telling the server of the first."""
+    if not task.cancelling():
+        task.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ class _Inbox:
         reading, and more and more would wait here: that ends the call.
         """
         chunk = _read_chunk(message)
-        if chunk is None or chunk.seq < self._next or chunk.seq in self._held:
+        if chunk is None or chunk.seq < self._next or chunk.seq in self._held or self.overrun:
             return
         if self._waiting >= self.size:
             self.overrun = True
