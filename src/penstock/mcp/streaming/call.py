@@ -124,13 +124,12 @@ class CallStream:
         body: dict[str, Any] = {"seq": seq}
         if total is not None:
             body["total"] = total
-        content = chunk.content.model_dump(mode="json", by_alias=True, exclude_none=True)
         if self._ask.in_message:
             body["data"] = chunk.data
             if not isinstance(chunk.data, str):
-                body["content"] = content
+                body["content"] = chunk.content_json()
             return json.dumps({CHUNK_KEY: body}, separators=(",", ":")), None
-        body["content"] = content
+        body["content"] = chunk.content_json()
         if self._ask.by_field:
             body |= {"chunk_num": seq + 1, "data": chunk.data}
         if self._made_token:

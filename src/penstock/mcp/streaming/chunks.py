@@ -44,6 +44,10 @@ class Chunk:
     size: int
     """How many bytes of JSON, about."""
 
+    def content_json(self) -> dict[str, Any]:
+        """The block as it goes out."""
+        return self.content.model_dump(mode="json", by_alias=True, exclude_none=True)
+
 
 def chunk_of(value: object, tool: str, seq: int) -> Chunk:
     """The chunk for a value; raises ToolError naming tool and chunk if it is no JSON."""
