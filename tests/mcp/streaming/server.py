@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ def make_server() -> MCPServer:
     gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
     made: Counter[str] = Counter()
     ended: list[str] = []
+    barriers: dict[int, threading.Barrier] = {}
+    beginning = threading.Lock()
 
     @server.tool()
     @streamed
@@ -175,6 +178,16 @@ def make_server() -> MCPServer:
                 yield "x"
         finally:
             ended.append(name)
+
+    @server.tool()
+    @streamed
+    def meeting(count: int) -> Iterator[str]:
+        """Wait until so many are here."""
+        with beginning:
+            barrier = barriers.setdefault(count, threading.Barrier(count))
+        yield "here"
+        barrier.wait()
+        yield "met"
 
     @server.tool()
     @streamed

@@ -10,7 +10,7 @@ from mcp import Client
 
 from penstock import ToolFailed
 from penstock.mcp import ToolChunk, stream_tool
-from tests.mcp.streaming.connections import SECONDS, ended
+from tests.mcp.streaming.connections import ERAS, SECONDS, connected, ended
 
 
 async def read(client: Client, name: str, **arguments: Any) -> tuple[list[ToolChunk], Any]:
@@ -69,22 +69,18 @@ async def test_content_blocks_are_chunks(client: Client) -> None:
     assert [block.type for block in result.content] == ["text", "image"]
 
 
-@pytest.mark.parametrize(
-    ("name", "texts", "whole"),
-    [
-        ("lines", ["one", "two"], {"result": ["one", "two"]}),
-        ("listed", ["a", "b", "c"], {"result": ["a", "b", "c"]}),
-        ("in_chunks", ["1", "2"], {"result": [1, 2]}),
-        ("single", ["all of it"], {"result": "all of it"}),
-        ("nothing", [], {"result": ""}),
-    ],
-)
-async def test_whatever_a_tool_gives_is_cut_into_chunks(
-    client: Client, name: str, texts: list[str], whole: dict[str, Any]
-) -> None:
-    chunks, result = await read(client, name)
-    assert [chunk.text for chunk in chunks] == texts
-    assert result.structured_content == whole
+async def test_whatever_a_tool_gives_is_cut_into_chunks(client: Client) -> None:
+    expected: dict[str, tuple[list[str], object]] = {
+        "lines": (["one", "two"], ["one", "two"]),
+        "listed": (["a", "b", "c"], ["a", "b", "c"]),
+        "in_chunks": (["1", "2"], [1, 2]),
+        "single": (["all of it"], "all of it"),
+        "nothing": ([], ""),
+    }
+    for name, (texts, whole) in expected.items():
+        chunks, result = await read(client, name)
+        assert [chunk.text for chunk in chunks] == texts
+        assert result.structured_content == {"result": whole}
 
 
 async def test_a_list_says_how_many_chunks_there_are(client: Client) -> None:
@@ -127,14 +123,13 @@ async def test_a_crash_in_mid_stream_keeps_its_reason_to_itself(client: Client) 
     assert "secret" not in str(failed.value)
 
 
-@pytest.mark.parametrize("kind", ["object", "nan", "bytes", "half", "circle"])
-async def test_a_chunk_that_is_no_json_is_named(client: Client, kind: str) -> None:
-    stream = stream_tool(client, "odd", {"kind": kind})
-    assert (await anext(stream)).text == "fine"
-    with pytest.raises(
-        ToolFailed, match=r"chunk 1 of the tool 'odd' is a .* cannot be sent as JSON"
-    ):
-        await anext(stream)
+async def test_a_chunk_that_is_no_json_is_named(client: Client) -> None:
+    named = r"chunk 1 of the tool 'odd' is a .* cannot be sent as JSON"
+    for kind in ("object", "nan", "bytes", "half", "circle"):
+        stream = stream_tool(client, "odd", {"kind": kind})
+        assert (await anext(stream)).text == "fine"
+        with pytest.raises(ToolFailed, match=named):
+            await anext(stream)
 
 
 async def test_every_character_arrives(client: Client) -> None:
@@ -171,12 +166,12 @@ async def test_more_than_the_limit_is_refused(client: Client) -> None:
         await anext(stream)
 
 
-@pytest.mark.parametrize("tool", ["endless", "endless_in_a_thread"])
-async def test_leaving_the_loop_cancels_the_tool(client: Client, tool: str) -> None:
-    async for chunk in stream_tool(client, tool, {"name": f"left {tool}"}):
-        assert chunk.seq == 0
-        break
-    await ended(client, f"left {tool}")
+async def test_leaving_the_loop_cancels_the_tool(client: Client) -> None:
+    for tool in ("endless", "endless_in_a_thread"):
+        async for chunk in stream_tool(client, tool, {"name": f"left {tool}"}):
+            assert chunk.seq == 0
+            break
+        await ended(client, f"left {tool}")
 
 
 async def test_closing_cancels_the_tool(client: Client) -> None:
@@ -209,3 +204,15 @@ async def test_many_streams_at_once_do_not_mix(client: Client) -> None:
 
     every = await asyncio.gather(*(one(at) for at in range(20)))
     assert every == [[f"{at}-{word} " for word in range(20)] for at in range(20)]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_generators_that_wait_leave_threads_for_others(era: str) -> None:
+    async def one(client: Client) -> list[str]:
+        stream = stream_tool(client, "meeting", {"count": 60})
+        return [chunk.text async for chunk in stream]
+
+    async with connected("memory", era) as client, asyncio.timeout(SECONDS):
+        # Each waits in its thread for all the others, and there are more than a pool has.
+        every = await asyncio.gather(*(one(client) for _ in range(60)))
+    assert every == [["here", "met"]] * 60

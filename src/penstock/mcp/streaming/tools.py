@@ -197,7 +197,9 @@ async def _from_thread(source: Iterator[object], take: Take) -> object:
     it yields next.
     """
     give, values = anyio.create_memory_object_stream[object]()
-    work = asyncio.create_task(anyio.to_thread.run_sync(_exhaust, source, give))
+    # Not from the pool, where generators that wait for slow clients would stop all other tools.
+    own = anyio.CapacityLimiter(1)
+    work = asyncio.create_task(anyio.to_thread.run_sync(_exhaust, source, give, limiter=own))
     # Nobody may be there to hear that a generator fails after its call was cancelled.
     work.add_done_callback(lambda work: work.cancelled() or work.exception())
     with values:
