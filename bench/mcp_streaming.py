@@ -59,7 +59,7 @@ class Sizes(NamedTuple):
     """Blocks that a thousand calls may leave behind; a short run sees only large leaks."""
 
 
-FULL = Sizes(chunks=3000, rounds=5, firsts=200, calls=1000, waves=5, each=10, kept=100.0)
+FULL = Sizes(chunks=2000, rounds=5, firsts=100, calls=1000, waves=4, each=5, kept=100.0)
 QUICK = Sizes(chunks=200, rounds=1, firsts=10, calls=100, waves=4, each=5, kept=10_000.0)
 
 

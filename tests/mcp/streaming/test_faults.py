@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -129,6 +130,36 @@ async def test_a_reader_that_falls_far_behind_fails_and_cancels_the_tool(
         await ended(client, name)
         with pytest.raises(ToolFailed, match=r"'endless' is 8 chunks behind.*larger buffer"):
             await rest_of(stream)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_stream_that_is_dropped_leaves_no_task_behind(era: str) -> None:
+    async with connected("http", era) as client:
+        before = len(asyncio.all_tasks())
+        stream = stream_tool(client, "tell", {"count": 6}, buffer=4)
+        await anext(stream)
+        # Five chunks come for a buffer of four: one waits for room, and nobody makes it.
+        await until_tasks(lambda count: count > before)
+        del stream
+        await until_tasks(lambda count: count <= before)
+
+
+async def until_tasks(holds: Callable[[int], bool]) -> None:
+    async def settled() -> bool:
+        return holds(len(asyncio.all_tasks()))
+
+    await until(settled)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_closing_from_elsewhere_ends_the_reader(era: str) -> None:
+    async with connected("memory", era) as client:
+        stream = stream_tool(client, "gated", {"name": "elsewhere"})
+        assert (await anext(stream)).text == "before "
+        reader = asyncio.create_task(rest_of(stream))
+        await asyncio.sleep(0)
+        await stream.aclose()
+        assert await reader == []
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -112,7 +112,9 @@ class ToolStream:
                 f"the reader of {self._name!r} is {2 * self._inbox.size} chunks behind, and the "
                 "call was cancelled: read faster, or give stream_tool a larger buffer"
             )
-        self._result = result = await self._task
+        if self._task.cancelled():
+            raise StopAsyncIteration  # it was closed while we waited here
+        self._result = result = self._task.result()
         text = "\n".join(part.text for part in result.content if isinstance(part, TextContent))
         if result.is_error:
             raise ToolFailed(f"the tool {self._name!r} failed: {text}")
@@ -124,8 +126,8 @@ class ToolStream:
     async def aclose(self) -> None:
         """Cancel the call if it still runs, and return when it does not."""
         self._ended = True
-        if self._task is not None and not self._task.done():
-            _cancel(self._task)
+        if self._task is not None:
+            _give_up(self._task, self._inbox)
             await asyncio.wait([self._task])
 
     async def __aenter__(self) -> ToolStream:
@@ -144,15 +146,20 @@ class ToolStream:
     def __del__(self) -> None:
         """Cancel what still runs; whichever thread it is that collects it."""
         task = getattr(self, "_task", None)
-        if task is not None and not task.done():
+        if task is not None:
             loop = task.get_loop()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_cancel, task)
+                loop.call_soon_threadsafe(_give_up, task, self._inbox)
+
+
+def _give_up(task: asyncio.Task[CallToolResult], inbox: _Inbox) -> None:
+    inbox.close()
+    _cancel(task)
 
 
 def _cancel(task: asyncio.Task[CallToolResult]) -> None:
     """Cancel it once: a second time would break off telling the server of the first."""
-    if not task.cancelling():
+    if not task.done() and not task.cancelling():
         task.cancel()
 
 
@@ -188,6 +195,7 @@ class _Inbox:
         self._next = 0
         self._held: dict[int, ToolChunk] = {}
         self._waiting = 0
+        self._closed = False
         self._expected: int | None = None
         self._call_ended = False
         self._news = asyncio.Event()
@@ -200,7 +208,9 @@ class _Inbox:
         reading, and more and more would wait here: that ends the call.
         """
         chunk = _read_chunk(message)
-        if chunk is None or chunk.seq < self._next or chunk.seq in self._held or self.overrun:
+        if chunk is None or chunk.seq < self._next or chunk.seq in self._held:
+            return
+        if self.overrun or self._closed:
             return
         if self._waiting >= self.size:
             self.overrun = True
@@ -215,8 +225,15 @@ class _Inbox:
                 await self._room.wait()
         finally:
             self._waiting -= 1
-        self._held[chunk.seq] = chunk
-        self._news.set()
+        if not self._closed:
+            self._held[chunk.seq] = chunk
+            self._news.set()
+
+    def close(self) -> None:
+        """Nobody reads any more; those who wait for room need not."""
+        self._closed = True
+        self._held.clear()
+        self._room.set()
 
     def call_ended(self, task: asyncio.Task[CallToolResult]) -> None:
         """There is a result, or there will be none."""
@@ -278,7 +295,8 @@ def _read_chunk(message: str | None) -> ToolChunk | None:
         case {"dev.penstock/chunk": {"seq": int(seq), "data": data, **more}} if seq >= 0:
             text = data if isinstance(data, str) else _text_of(more.get("content"))
             total = more.get("total")
-            return ToolChunk(seq, text, data, more.get("content"), total)
+            known = total if isinstance(total, int) else None
+            return ToolChunk(seq, text, data, more.get("content"), known)
         case _:
             return None
 
