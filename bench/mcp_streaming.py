@@ -186,7 +186,8 @@ def connects(port: int) -> bool:
 async def connected(target: Any, era: str, calls: int = 10) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         if isinstance(target, str):
-            limits = httpx2.Limits(max_connections=calls + 10)
+            # None is kept: the server closes idle ones, and just then a call may take one up.
+            limits = httpx2.Limits(max_connections=calls + 10, max_keepalive_connections=0)
             http = await stack.enter_async_context(httpx2.AsyncClient(limits=limits, timeout=60))
             target = streamable_http_client(target, http_client=http)
         yield await stack.enter_async_context(Client(target, mode=era))

@@ -135,13 +135,16 @@ async def test_a_reader_that_falls_far_behind_fails_and_cancels_the_tool(
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_stream_that_is_dropped_leaves_no_task_behind(era: str) -> None:
     async with connected("http", era) as client:
+        name = f"dropped {era}"
+        await client.call_tool("ended_calls")
         before = len(asyncio.all_tasks())
-        stream = stream_tool(client, "tell", {"count": 6}, buffer=4)
+        stream = stream_tool(client, "endless", {"name": name}, buffer=4)
         await anext(stream)
-        # Five chunks come for a buffer of four: one waits for room, and nobody makes it.
-        await until_tasks(lambda count: count > before)
+        await ended(client, name)
+        # It was cancelled because four are held and four more wait for room that nobody makes.
+        await until_tasks(lambda count: count == before + 4)
         del stream
-        await until_tasks(lambda count: count <= before)
+        await until_tasks(lambda count: count == before)
 
 
 async def until_tasks(holds: Callable[[int], bool]) -> None:
