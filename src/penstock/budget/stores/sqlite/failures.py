@@ -46,17 +46,20 @@ def concerns_the_file(error: sqlite3.Error) -> bool:
     return code in _SETTINGS or code in _TROUBLE
 
 
-def translated(error: Exception, path: Path) -> Exception:
-    """The error that callers see; one that is not SQLite's own stays itself."""
+def translated(error: Exception, path: Path, what: str = "the ledger") -> Exception:
+    """The error that callers see; one that is not SQLite's own stays itself.
+
+    `what` says what is kept in the file.
+    """
     if not isinstance(error, sqlite3.Error):
         return error
     code = primary_code(error)
     detail = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     if code in _SETTINGS:
-        told: PenstockError = ConfigurationError(f"the ledger {path} {_SETTINGS[code]}: {detail}")
+        told: PenstockError = ConfigurationError(f"{what} {path} {_SETTINGS[code]}: {detail}")
     elif code in _TROUBLE:
-        told = PenstockError(f"the ledger {path} {_TROUBLE[code]}: {detail}", retryable=True)
+        told = PenstockError(f"{what} {path} {_TROUBLE[code]}: {detail}", retryable=True)
     else:
-        told = PenstockError(f"the ledger {path} failed: {detail}")
+        told = PenstockError(f"{what} {path} failed: {detail}")
     told.__cause__ = error
     return told

@@ -88,7 +88,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """What makes version N + 1 out of version N; entries are added at the end, never changed."""
 
 
-def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+def connect(path: Path, synchronous: Synchronous, what: str = "the ledger") -> sqlite3.Connection:
     """Open the file for writing, and make it when there is none; not shared by threads."""
     if not path.exists():
         with contextlib.suppress(OSError):
@@ -98,7 +98,7 @@ def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
         (mode,) = patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
         if mode != "wal":
             raise ConfigurationError(
-                f"the ledger {path} cannot be kept in WAL mode but in {mode!r}: put it on a local "
+                f"{what} {path} cannot be kept in WAL mode but in {mode!r}: put it on a local "
                 "disk, for network file systems cannot share it"
             )
         connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -142,6 +142,7 @@ def prepare(
     path: Path,
     migrations: Sequence[Sequence[str]] = MIGRATIONS,
     meta: str = LEDGER_META,
+    what: str = "the ledger",
 ) -> Path | None:
     """Bring the tables to the newest version; returns the backup that was made before, if any.
 
@@ -151,7 +152,7 @@ def prepare(
     patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
     try:
         version = schema_version(connection, meta)
-        check_version(version, path, len(migrations))
+        check_version(version, path, len(migrations), what)
         backup = None
         if version < len(migrations):
             if version:
@@ -177,11 +178,13 @@ def schema_version(connection: sqlite3.Connection, meta: str = LEDGER_META) -> i
     return int(connection.execute(query).fetchone()[0])
 
 
-def check_version(version: int, path: Path, newest: int = len(MIGRATIONS)) -> None:
+def check_version(
+    version: int, path: Path, newest: int = len(MIGRATIONS), what: str = "the ledger"
+) -> None:
     """Raise ConfigurationError when the file is newer than this code."""
     if version > newest:
         raise ConfigurationError(
-            f"the ledger {path} has version {version}, and this Penstock knows versions up to "
+            f"{what} {path} has version {version}, and this Penstock knows versions up to "
             f"{newest}: update Penstock, or give it another file. Nothing was changed in it"
         )
 
