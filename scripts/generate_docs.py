@@ -11,6 +11,7 @@
 | docs/configuration.md | penstock.config: the settings and the template |
 | docs/errors.md | penstock.contract.errors: the tree and its docstrings |
 | docs/cli.md | penstock.cli: the help of every command |
+| docs/conformance.md | tests/mcp/conformance/scores.json: what the official MCP suite said |
 | docs/contributing.md | CONTRIBUTING.md |
 | docs/openapi.json, docs/admin-openapi.json | penstock.server: the types of the endpoints |
 
@@ -48,6 +49,7 @@ from tests.conformance.behaviours import BEHAVIOURS, SECTIONS  # noqa: E402
 from tests.conformance.subjects import SUBJECTS  # noqa: E402
 from tests.independent.rows import Row  # noqa: E402
 from tests.independent.servers import ROWS, TITLES, faults  # noqa: E402
+from tests.mcp.conformance import suite  # noqa: E402
 from tests.mcp.host.connections import WAYS  # noqa: E402
 from tests.mcp.sampling import manifest  # noqa: E402
 from tests.mcp.sampling.requirement import BOTH, Requirement  # noqa: E402
@@ -480,6 +482,60 @@ def _commands(command: Any, name: str, parent: Any) -> Iterator[str]:
         yield from _commands(inner, each, context)
 
 
+# The official MCP conformance suite
+
+
+_UNTESTED = {
+    "sep-2640-": "skills are an extension that these servers do not declare",
+    "tasks-status-notifications": "the suite has no check of it yet; ours is in `tests/mcp/tasks`",
+}
+
+
+def conformance() -> str:
+    """A row for each leg, and what it could not test."""
+    record = suite.recorded()
+    legs = [(leg, record["legs"][leg.name]) for leg in suite.LEGS]
+    extensions: Mapping[str, int] = record["legs"]["server-extensions"]
+    tasks = {name: checks for name, checks in extensions.items() if name.startswith("tasks-")}
+    untested = sorted({name for _, score in legs for name, checks in score.items() if checks == 0})
+    return _page(
+        "MCP conformance",
+        "The [official conformance suite](https://github.com/modelcontextprotocol/conformance), "
+        f"version {record['version']}, runs with the tests, against the official server with "
+        "Penstock's extensions and against the official client with Penstock's. A check that fails "
+        "or warns fails the test run, and so does a scenario that comes, goes or has another "
+        "number of checks.",
+        "<!-- test: skip runs these very tests -->",
+        _fence("console", 'make test ARGS="-s tests/mcp/conformance"'),
+        _table(
+            ("leg", "scenarios passed", "nothing to test", "failed"),
+            (
+                [
+                    leg.about,
+                    str(sum(checks != 0 for checks in score.values())),
+                    str(sum(checks == 0 for checks in score.values())),
+                    "0",
+                ]
+                for leg, score in legs
+            ),
+        ),
+        f"## The tasks extension\n\n{sum(tasks.values())} checks pass.",
+        _table(
+            ("scenario", "checks passed"),
+            ([f"`{name}`", str(checks)] for name, checks in tasks.items()),
+        ),
+        "## Nothing to test",
+        _table(
+            ("scenario", "why"),
+            (
+                [f"`{name}`", next(why for key, why in _UNTESTED.items() if name.startswith(key))]
+                for name in untested
+            ),
+        ),
+        source="tests/mcp/conformance/scores.json",
+    )
+
+
 # Tables in pages that people write
 
 
@@ -561,6 +617,7 @@ def admin_events() -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/conformance.md": conformance,
     "docs/contributing.md": contributing,
     "docs/providers/matrix.md": matrix,
     "docs/providers/independent.md": independent,

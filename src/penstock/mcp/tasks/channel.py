@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
-from mcp_types import REQUEST_TIMEOUT, RequestId
+from mcp_types import REQUEST_TIMEOUT, ProgressToken, RequestId
 
 from penstock.mcp.tasks.records import JSON
 from penstock.mcp.tasks.wire import RequestContext
@@ -31,8 +31,8 @@ class Listener(Protocol):
         """What the client answers to each, as it came: `{"result": ...}` or `{"error": ...}`."""
         ...
 
-    async def progressed(self, progress: JSON) -> None:
-        """The parameters of a progress notification, without its token."""
+    async def progressed(self, progress: JSON, token: ProgressToken | None = None) -> None:
+        """The parameters of a progress notification; without a token it is the request's own."""
         ...
 
     async def told(self, method: str, params: JSON) -> None:
@@ -66,11 +66,13 @@ class TaskChannel:
         key = f"question-{self._asked}"
         question: JSON = {"method": method, "params": dict(params or {})}
         timeout = (opts or {}).get("timeout")
-        with anyio.move_on_after(timeout) as limit:
-            answers = await self._listener.ask({key: question})
-            return answer_of(answers[key])
-        assert limit.cancelled_caught
-        raise MCPError(REQUEST_TIMEOUT, f"nobody answered {method} within {timeout:g} s")
+        try:
+            with anyio.fail_after(timeout):
+                answers = await self._listener.ask({key: question})
+        except TimeoutError as error:
+            late = f"nobody answered {method} within {timeout} s"
+            raise MCPError(REQUEST_TIMEOUT, late) from error
+        return answer_of(answers[key])
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -78,8 +80,8 @@ class TaskChannel:
         """Tell the client, as far as it listens."""
         told = dict(params or {})
         if method == PROGRESS:
-            told.pop("progressToken", None)
-            await self._listener.progressed(told)
+            token: ProgressToken | None = told.pop("progressToken", None)
+            await self._listener.progressed(told, token)
         else:
             await self._listener.told(method, told)
 

@@ -15,6 +15,7 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolRequestParams
 
+from penstock.contract.errors import PenstockError
 from penstock.mcp.tasks.board import Board
 from penstock.mcp.tasks.jobs import Job
 from penstock.mcp.tasks.listening import listen
@@ -33,6 +34,7 @@ from penstock.mcp.tasks.wire import (
     missing_extension,
     modern_task,
     read_ttl,
+    store_failed,
     wrong_use,
 )
 
@@ -132,8 +134,17 @@ class Tasks(Extension):
                 return await self._call(ctx, call_next)
             case "subscriptions/listen" if is_modern(ctx):
                 return await listen(self._board, self._owner, ctx, call_next)
+            case method if method.startswith("tasks/"):
+                return await self._about_tasks(ctx, call_next)
             case _:
                 return await call_next(ctx)
+
+    async def _about_tasks(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        try:
+            return await call_next(ctx)
+        except PenstockError as error:
+            logger.exception("%s failed", ctx.method)
+            raise store_failed() from error
 
     # Calls
 

@@ -12,7 +12,7 @@ import msgspec
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ProgressToken
 from mcp_types.methods import is_input_required
 from pydantic import BaseModel, ValidationError
 
@@ -39,6 +39,7 @@ from penstock.mcp.tasks.wire import (
     RequestContext,
     is_modern,
     legacy_task,
+    store_failed,
     too_many,
 )
 
@@ -78,6 +79,9 @@ class Job:
                     await self._board.store.create(self.task, self._limits)
                 except TooManyTasks as error:
                     raise too_many(error) from error
+                except PenstockError as error:
+                    logger.exception("a task of the tool %r could not be kept", self.task.tool)
+                    raise store_failed() from error
                 logger.info("task %s of the tool %r began", _short(self.task), self.task.tool)
                 self.begun.set()
         return self.task
@@ -133,13 +137,13 @@ class Job:
         finally:
             await self._change(lambda task, now: withdrawn(task, now, keys))
 
-    async def progressed(self, progress: JSON) -> None:
+    async def progressed(self, progress: JSON, token: ProgressToken | None = None) -> None:
         """Make it the task's message, and tell those who listen."""
         await self.begin()
         self._board.say(self.task, _message_of(progress))
         self._board.hear(self.task.id, progress)
-        if self._token is not None:
-            await self.told(PROGRESS, {"progressToken": self._token, **progress})
+        if (token := self._token if token is None else token) is not None:
+            await self.told(PROGRESS, {"progressToken": token, **progress})
 
     async def told(self, method: str, params: JSON) -> None:
         """Pass it on; the modern era has no notifications of a task but those of its status."""

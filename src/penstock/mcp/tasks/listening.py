@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp_types import ProgressToken
 
 from penstock.mcp.tasks.board import Board
 from penstock.mcp.tasks.channel import TaskChannel, session_on
@@ -96,7 +97,7 @@ class _Stream:
         await self._send(method, {**params, "notifications": honoured})
         self._acknowledged.set()
 
-    async def progressed(self, progress: JSON) -> None:
+    async def progressed(self, progress: JSON, token: ProgressToken | None = None) -> None:
         """Nothing of a stream of notifications reports progress."""
 
     async def ask(self, questions: Mapping[str, JSON]) -> Mapping[str, JSON]:

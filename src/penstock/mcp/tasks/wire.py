@@ -10,7 +10,12 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+)
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from penstock.mcp.tasks.ports import Position
@@ -151,6 +156,11 @@ def wrong_use(tool: str, support: str) -> MCPError:
         "required": 'can only be called as a task: give `task`, as in {"task": {}}',
     }[support]
     return MCPError(METHOD_NOT_FOUND, f"the tool {tool!r} {told}")
+
+
+def store_failed() -> MCPError:
+    """For everybody else than the people who run the server: they have the log."""
+    return MCPError(INTERNAL_ERROR, "the task store cannot be used: the server's log says why")
 
 
 def too_many(error: TooManyTasks) -> MCPError:

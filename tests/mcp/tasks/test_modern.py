@@ -1,0 +1,132 @@
+"""What only the modern era has: the server decides, notifications by a stream that is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.client.extension import NotificationBinding
+from mcp.shared.exceptions import MCPError
+from pydantic import ConfigDict
+
+from penstock.mcp.tasks import TaskClient, TaskHandle, start_task
+from penstock.mcp.tasks.wire import EXTENSION
+from tests.mcp.tasks.conftest import client_of
+from tests.mcp.tasks.server import Bench
+from tests.mcp.tasks.test_legacy import sent
+from tests.mcp.tasks.test_tasks import started, until
+
+NEEDED: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+
+
+async def test_a_call_waits_for_its_task_by_itself(bench: Bench) -> None:
+    async with client_of(bench.server, "auto") as client:
+        result = await client.call_tool("ask_word")
+        assert result.structured_content == {"result": "tide"}
+
+
+async def test_a_client_that_knows_no_tasks_gets_the_result(bench: Bench) -> None:
+    async with client_of(bench.server, "auto", extensions=[]) as client:
+        result = await start_task(client, "add", {"a": 1, "b": 2})
+        assert isinstance(result, types.CallToolResult)
+        assert result.structured_content == {"result": 3}
+
+
+async def test_a_client_that_knows_no_tasks_is_told_what_it_lacks(bench: Bench) -> None:
+    async with client_of(bench.server, "auto", extensions=[]) as client:
+        requests: list[tuple[str, dict[str, Any]]] = [
+            ("tools/call", {"name": "only_task", "arguments": {}}),
+            ("tasks/get", {"taskId": "any"}),
+            ("tasks/cancel", {"taskId": "any"}),
+            ("tasks/update", {"taskId": "any", "inputResponses": {}}),
+            ("subscriptions/listen", {"notifications": {"taskIds": ["any"]}}),
+        ]
+        for method, params in requests:
+            with pytest.raises(MCPError) as raised:
+                await sent(client, method, **params)
+            assert raised.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+            assert raised.value.data == NEEDED
+
+
+async def test_a_task_shows_what_it_asks_until_it_is_answered(bench: Bench) -> None:
+    async with client_of(bench.server, "auto") as client:
+        task = await started(client, "ask_word")
+        state = await until(task, "input_required")
+        ((key, question),) = (state.model_extra or {})["inputRequests"].items()
+        assert question["method"] == "elicitation/create"
+        assert question["params"]["message"] == "Which word?"
+        nonsense = {"other": {"action": "accept"}}
+        await sent(client, "tasks/update", taskId=task.id, inputResponses=nonsense)
+        assert (await task.state()).status == "input_required"
+        answers = {key: {"action": "accept", "content": {"word": "ebb"}}}
+        await sent(client, "tasks/update", taskId=task.id, inputResponses=answers)
+        done = await until(task, "completed")
+        assert done.result is not None
+        assert done.result["structuredContent"] == {"result": "ebb"}
+        await sent(client, "tasks/update", taskId=task.id, inputResponses=answers)
+
+
+async def test_a_refusal_ends_the_task(bench: Bench) -> None:
+    async def refuse(context: Any, params: Any) -> types.ErrorData:
+        return types.ErrorData(code=-1, message="rejected")
+
+    async with client_of(bench.server, "auto", sampling_callback=refuse) as client:
+        task = await started(client, "ask_model")
+        with pytest.raises(MCPError, match="rejected"):
+            await task.result()
+        await until(task, "cancelled")
+
+
+async def test_a_tool_that_asks_first_is_no_task_before_it_works(bench: Bench) -> None:
+    async with client_of(bench.server, "auto") as client:
+        first = await client.session.call_tool("resolve_first", allow_input_required=True)
+        assert isinstance(first, types.InputRequiredResult)
+        task = await started(client, "resolve_first")
+        assert (await task.result()).structured_content == {"result": "tide"}
+
+
+async def test_status_is_told_to_those_who_listen(bench: Bench) -> None:
+    heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    class Params(types.NotificationParams):
+        model_config = ConfigDict(extra="allow")
+
+    async def status(params: Params) -> None:
+        heard.put_nowait(params.model_extra or {})
+
+    class Ear(TaskClient):
+        def notifications(self) -> Any:
+            method = "notifications/tasks"
+            return (NotificationBinding(method=method, params_type=Params, handler=status),)
+
+    async with client_of(bench.server, "auto", extensions=[Ear()]) as client:
+        task = await started(client, "held")
+        listening = asyncio.create_task(
+            sent(client, "subscriptions/listen", notifications={"taskIds": [task.id, "other"]})
+        )
+        first = await heard.get()
+        assert (first["taskId"], first["status"]) == (task.id, "working")
+        bench.release.set()
+        while (news := await heard.get())["status"] == "working":
+            pass
+        assert news["status"] == "completed"
+        assert news["result"]["structuredContent"] == {"result": "released"}
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_a_forgotten_middleware_is_named(bench: Bench) -> None:
+    bench.server.middleware.remove(bench.tasks)
+    async with client_of(bench.server, "auto") as client:
+        with pytest.raises(MCPError, match=r"middleware=\[tasks\]"):
+            await client.call_tool("add", {"a": 1, "b": 2})
+
+
+async def test_a_modern_task_is_seen_by_a_legacy_client(bench: Bench) -> None:
+    async with client_of(bench.server, "auto") as client:
+        task = await started(client, "add", a=1, b=2)
+    async with client_of(bench.server, "legacy") as client:
+        same = TaskHandle(client.session, task.id, modern=False)
+        assert (await same.result()).structured_content == {"result": 3}
