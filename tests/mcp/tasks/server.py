@@ -17,7 +17,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import CallToolRequestParams
 from pydantic import BaseModel
 
-from penstock.mcp.tasks import SqliteTasks, TaskLimits, Tasks
+from penstock.mcp.tasks import SqliteTasks, TaskLimits, Tasks, TaskStore
 
 CHUNK = "dev.penstock/chunk"
 BROKEN = -32050
@@ -58,11 +58,13 @@ class Chunking(Extension):
 class Bench:
     """The server, its tasks, and what its tools have seen."""
 
-    def __init__(self, store: Path, limits: TaskLimits | None = None, **options: Any) -> None:
+    def __init__(
+        self, store: Path | TaskStore, limits: TaskLimits | None = None, **options: Any
+    ) -> None:
         self.stopped: list[str] = []
         self.release = asyncio.Event()
         self.tasks = Tasks(
-            SqliteTasks(store),
+            SqliteTasks(store) if isinstance(store, Path) else store,
             tools={
                 "add": "optional",
                 "steps": "optional",

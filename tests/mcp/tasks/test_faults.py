@@ -21,7 +21,15 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.shared.exceptions import MCPError
 from pydantic import AnyHttpUrl
 
-from penstock.mcp.tasks import TaskHandle, TaskLimits, resume_task, run_task
+from penstock.mcp.tasks import (
+    SqliteTasks,
+    TaskHandle,
+    TaskLimits,
+    TaskRecord,
+    resume_task,
+    run_task,
+    start_task,
+)
 from penstock.mcp.tasks.records import STOPPED
 from penstock.mcp.tasks.wire import TASK_LIMIT
 from tests.mcp.tasks.conftest import client_of, over_http, over_stdio
@@ -219,6 +227,40 @@ async def test_a_store_that_cannot_be_opened_is_an_error_of_the_call(
         assert text_of(await client.call_tool("plain", {"word": "still here"})) == "still here"
 
 
+class SlowTasks(SqliteTasks):
+    """A store that keeps nothing before it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def create(self, task: TaskRecord, limits: TaskLimits) -> None:
+        self.asked.set()
+        await self.go_on.wait()
+        await super().create(task, limits)
+
+
+async def test_a_client_that_goes_before_it_is_told_leaves_nothing_running(
+    era: str, tmp_path: Path
+) -> None:
+    store = SlowTasks(tmp_path / "tasks.db")
+    bench = Bench(store)
+    async with bench.tasks:
+        async with client_of(bench.server, era) as client:
+            calling = asyncio.create_task(start_task(client, "hang", {"label": "one"}))
+            await store.asked.wait()
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
+        store.go_on.set()
+        while True:
+            kept = await store.page("anyone", None, 9)
+            if kept and not kept[0].is_open:
+                break
+            await asyncio.sleep(0.01)
+    assert (kept[0].status, bench.stopped) == ("cancelled", [])
+
+
 async def test_closing_stops_everything_and_says_so(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "tasks.db")
     async with client_of(bench.server, "auto") as client:
@@ -231,3 +273,20 @@ async def test_closing_stops_everything_and_says_so(tmp_path: Path) -> None:
     async with again.tasks, client_of(again.server, "auto") as client:
         state = await resume_task(client, task.id).state()
         assert (state.status, state.status_message) == ("failed", STOPPED)
+
+
+async def test_processes_on_one_store_know_of_one_another(era: str, tmp_path: Path) -> None:
+    one, two = Bench(tmp_path / "tasks.db"), Bench(tmp_path / "tasks.db")
+    async with (
+        one.tasks,
+        two.tasks,
+        client_of(one.server, era) as here,
+        client_of(two.server, era) as there,
+    ):
+        asking = await started(here, "ask_word")
+        await until(asking, "input_required")
+        # Answered by the other, and done by the one that asked.
+        assert text_of(await resume_task(there, asking.id).result()) == "tide"
+        hanging = await started(here, "hang", label="one")
+        await resume_task(there, hanging.id).cancel()
+        assert (await hanging.state()).status == "cancelled"

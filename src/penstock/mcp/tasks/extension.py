@@ -40,6 +40,7 @@ from penstock.mcp.tasks.wire import (
 
 logger = logging.getLogger(__name__)
 Support: TypeAlias = Literal["optional", "required"]
+_GONE = "the client had gone before it was told of the task"
 _through: ContextVar[bool] = ContextVar("through", default=False)
 
 
@@ -79,6 +80,7 @@ class Tasks(Extension):
         self._owner = owner
         self._board = Board(store)
         self._jobs: dict[str, tuple[Job, asyncio.Task[HandlerResult]]] = {}
+        self._beginning: set[asyncio.Task[TaskRecord]] = set()
         self._methods = TaskMethods(self._board, owner, self._cancel)
 
     async def __aenter__(self) -> Self:
@@ -96,10 +98,11 @@ class Tasks(Extension):
 
     async def aclose(self) -> None:
         """Stop all work and close the store; a task that has not ended fails, and says why."""
-        running = [work for _, work in self._jobs.values()]
-        for work in running:
-            work.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*self._beginning, return_exceptions=True)
+        running = list(self._jobs.values())
+        for job, _ in running:
+            job.stop()
+        await asyncio.gather(*(work for _, work in running), return_exceptions=True)
         await self._board.store.aclose()
 
     # What the SDK asks of an extension and of a middleware
@@ -162,9 +165,7 @@ class Tasks(Extension):
             job = self._job(ctx, call_next, name, self._limits.ttl_ms)
             if name in self._asks_first:
                 return await self._in_request(job)
-            task = await job.begin()
-            self._start(job)
-            return {"resultType": "task", **modern_task(task)}
+            return {"resultType": "task", **modern_task(await self._launch(job))}
         asked: Any = params.get("task") if ctx.protocol_version == LEGACY_TASKS_VERSION else None
         if asked is None:
             if support == "required":
@@ -174,9 +175,7 @@ class Tasks(Extension):
             raise wrong_use(name, "forbidden")
         ttl_ms = read_ttl(asked, self._limits)
         job = self._job(ctx, call_next, name, ttl_ms)
-        task = await job.begin()
-        self._start(job)
-        return {"task": legacy_task(task)}
+        return {"task": legacy_task(await self._launch(job))}
 
     def _job(self, ctx: RequestContext, call_next: CallNext, name: str, ttl_ms: int) -> Job:
         now = int(time.time() * 1000)
@@ -192,6 +191,23 @@ class Tasks(Extension):
         )
         return Job(self._board, draft, self._limits, ctx, call_next)
 
+    async def _launch(self, job: Job) -> TaskRecord:
+        """Keep it and let it run; a client that goes meanwhile leaves nothing that seems to run."""
+
+        async def begin() -> TaskRecord:
+            task = await job.begin()
+            self._start(job)
+            return task
+
+        beginning = asyncio.create_task(begin())
+        self._beginning.add(beginning)
+        beginning.add_done_callback(self._beginning.discard)
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            job.stop(_GONE)
+            raise
+
     def _start(self, job: Job) -> asyncio.Task[HandlerResult]:
         work = asyncio.create_task(job.run())
         self._jobs[job.task.id] = (job, work)
@@ -204,17 +220,18 @@ class Tasks(Extension):
         begun = asyncio.create_task(job.begun.wait())
         try:
             await asyncio.wait({work, begun}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            job.stop(_GONE)
+            raise
         finally:
             begun.cancel()
-            if not job.begun.is_set() and not work.done():
-                work.cancel()  # the client has gone, and there is nothing that it could ask for
         if job.begun.is_set():
             return {"resultType": "task", **modern_task(job.task)}
         return work.result()
 
     def _cancel(self, id: str, reason: str) -> None:
         if id in self._jobs:
-            self._jobs[id][0].cancel(reason)
+            self._jobs[id][0].stop(reason)
 
     def _with_support(self, result: HandlerResult) -> HandlerResult:
         if not isinstance(result, dict):

@@ -66,6 +66,8 @@ class Job:
         self._ctx = replace(ctx, session=session_on(TaskChannel(ctx, self), ctx))
         self._outbox = Outbox(by_connection(ctx))
         self._gate = asyncio.Lock()
+        self._work: asyncio.Task[Any] | None = None
+        self._stopping = False
         self._reason = ""
         self.task = draft
         self.begun = asyncio.Event()
@@ -89,10 +91,12 @@ class Job:
     async def run(self) -> HandlerResult:
         """Do the work; a task keeps what comes of it, a call that never became one returns it."""
         expiry = asyncio.get_running_loop().call_later(
-            self.task.ttl_ms / 1000, self.cancel, "its time was over"
+            self.task.ttl_ms / 1000, self.stop, "its time was over"
         )
         self._work = asyncio.current_task()
         try:
+            if self._stopping:
+                raise asyncio.CancelledError
             result = await self._rounds()
             if not self.begun.is_set():
                 return result
@@ -100,8 +104,7 @@ class Job:
         except asyncio.CancelledError:
             if not self.begun.is_set():
                 raise
-            reason = self._reason
-            outcome = _cancelled(reason) if reason else stopped
+            outcome = _cancelled(self._reason) if self._reason else stopped
         except Exception as error:
             if not self.begun.is_set():
                 raise
@@ -111,13 +114,16 @@ class Job:
         await self._end(outcome)
         return None
 
-    def cancel(self, reason: str) -> None:
-        """Stop the work as far as it lets itself be stopped."""
-        self._reason = reason
+    def stop(self, reason: str = "") -> None:
+        """Stop the work as far as it lets itself be stopped; for this reason it is cancelled.
+
+        Without a reason the server stops, and the task has failed. What has not begun yet ends when
+        it begins, for a coroutine that is cancelled before keeps nothing.
+        """
+        self._stopping = True
+        self._reason = self._reason or reason
         if self._work is not None:
             self._work.cancel()
-
-    _work: asyncio.Task[Any] | None = None
 
     # What the tool's channel hears
 
