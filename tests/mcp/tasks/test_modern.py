@@ -17,6 +17,7 @@ from tests.mcp.tasks.conftest import client_of
 from tests.mcp.tasks.server import Bench
 from tests.mcp.tasks.test_legacy import sent
 from tests.mcp.tasks.test_tasks import started, until
+from tests.support.mcp.processes import HttpServer
 
 NEEDED: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
 
@@ -130,3 +131,22 @@ async def test_a_modern_task_is_seen_by_a_legacy_client(bench: Bench) -> None:
     async with client_of(bench.server, "legacy") as client:
         same = TaskHandle(client.session, task.id, modern=False)
         assert (await same.result()).structured_content == {"result": 3}
+
+
+class Misrouted(types.Request[dict[str, Any], str]):
+    """Its header names another task than its body."""
+
+    name_param = "other"
+
+
+async def test_a_header_that_names_another_task_is_refused(shared: HttpServer) -> None:
+    async with client_of(shared.url, "auto") as client:
+        task = await started(client, "add", a=1, b=2)
+        params = {"taskId": task.id, "other": "another"}
+        with pytest.raises(MCPError, match="send the same in both") as raised:
+            await client.session.send_request(
+                Misrouted(method="tasks/get", params=params), types.EmptyResult
+            )
+        assert raised.value.code == types.HEADER_MISMATCH
+        # Clients must send the header; fastmcp's does not.
+        assert (await sent(client, "tasks/get", taskId=task.id))["taskId"] == task.id

@@ -211,9 +211,13 @@ class TaskMethods:
 
 
 def _check_name(ctx: RequestContext, id: str) -> None:
-    """Those who route by the header must have routed the task that the body means."""
+    """Those who route by the header must have routed the task that the body means.
+
+    Clients must send it, and some do not; where nobody routes by it, nothing is lost.
+    """
     headers = getattr(ctx.request, "headers", None)
-    if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != id:
+    name = None if headers is None else headers.get(MCP_NAME_HEADER)
+    if name is not None and decode_header_value(name) != id:
         raise MCPError(
             HEADER_MISMATCH,
             f"the header {MCP_NAME_HEADER} is not the taskId {id!r}: send the same in both",
