@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.mcp_content import Found, kind, plain_block, read_block, shown
-from penstock.contract.messages import Content, JSONObject, Message, Role, Text
+from penstock.contract.messages import Content, JSONObject, Message, Role, Text, ToolUse
 from penstock.contract.metadata import Metadata
 from penstock.contract.options import (
     IncludeContext,
@@ -205,6 +205,22 @@ def write_result(
         "model": model,
         "stopReason": stop_reason,
     }
+
+
+def read_result(result: Mapping[str, Any]) -> tuple[tuple[Content, ...], str, str]:
+    """The content, the model and the stop reason of what a host answered.
+
+    Raises InvalidRequest with every problem, each with its path.
+    """
+    found = Found("", result)
+    found.one_of("role", ("assistant",), required=True)
+    content = tuple(_content(found))
+    model = found.text("model", required=True) or ""
+    wants_tools = any(isinstance(part, ToolUse) for part in content)
+    stop_reason = found.text("stopReason") or ("toolUse" if wants_tools else "endTurn")
+    if found.problems:
+        raise InvalidRequest.of(found.problems)
+    return content, model, stop_reason
 
 
 def write_extras(metadata: Metadata) -> JSONObject:

@@ -1,0 +1,1 @@
+"""A server's side of sampling: asking the client's model, or our own engine where there is none."""

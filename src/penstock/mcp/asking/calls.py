@@ -1,0 +1,128 @@
+"""One call of a client while it is served, and what is remembered of it from round to round.
+
+In the modern era a server cannot wait for an answer: it returns the question, and the client calls
+again with the answer. So `sample` leaves the tool by raising `Suspended`, and when the tool runs
+again, everything that was answered before is given to it from memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import mcp_types
+from mcp.server.mcpserver import Context
+from mcp.server.session import ServerSession
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from penstock.contract.errors import ConfigurationError, ToolFailed
+from penstock.contract.messages import JSONObject
+from penstock.mcp.asking.state import Entry, State, digest
+
+_calls: WeakKeyDictionary[ServerSession, Call] = WeakKeyDictionary()
+"""By the SDK's session, of which each request has its own."""
+
+
+class Suspended(BaseException):
+    """Leaves the tool so that the client can be asked; no error, so nobody catches it as one."""
+
+
+class Call:
+    """What `sample` and `once` know of the request that they are called in."""
+
+    def __init__(
+        self, state: State, answers: Mapping[str, JSONObject], *, modern: bool, max_rounds: int
+    ) -> None:
+        """`answers` are the client's, to what the state says it was asked."""
+        came = {key: answers[key] for key in state.asked if key in answers}
+        new = {key: Entry(state.rounds, value) for key, value in came.items()}
+        self.state = state
+        self.modern = modern
+        self.memory = state.memory | new
+        self.pending: dict[str, JSONObject] = {}
+        self._max_rounds = max_rounds
+        self._came = came.keys()
+        self._used: set[str] = set()
+        self._times: Counter[str] = Counter()
+        self._reached = 0
+
+    @property
+    def rounds_left(self) -> int | None:
+        """How often the client can be asked from here on; None where that has no end.
+
+        It counts from where the code is, not from where the call is, so that code which looks at it
+        does the same thing each time that it runs.
+        """
+        return self._max_rounds - self._reached if self.modern else None
+
+    async def remembered(self, name: str, make: Callable[[], Awaitable[Any]]) -> Any:
+        """The JSON value that `make` gives, or gave when this was done in an earlier round."""
+        key = self._key(name)
+        if key not in self.memory:
+            self.memory[key] = Entry(self._reached, await make())
+        return self._take(key)
+
+    def answer(self, params: JSONObject) -> JSONObject:
+        """What the client answers to this question; raises Suspended where it must be asked."""
+        key = self._key(digest(params))
+        if key in self.memory:
+            return self._take(key)
+        if self._came and not self._came & self._used:
+            raise RuntimeError(
+                "the tool asks something else than in the round before, so the answer that came is "
+                "of no use; make its questions the same in each run, with `once` for whatever "
+                "changes, such as the time or a random number"
+            )
+        if self.state.rounds >= self._max_rounds:
+            raise ToolFailed(
+                f"the client was asked {self.state.rounds} times, and {self._max_rounds} times are "
+                "the limit; ask for more at once, or give Sampling(max_rounds=) and the client "
+                "more rounds"
+            )
+        self.pending[key] = params
+        raise Suspended
+
+    def _take(self, key: str) -> Any:
+        self._used.add(key)
+        entry = self.memory[key]
+        self._reached = max(self._reached, entry.round)
+        return entry.value
+
+    def _key(self, name: str) -> str:
+        """The same question may be asked twice, and be answered otherwise."""
+        self._times[name] += 1
+        return f"{name}.{self._times[name]}"
+
+
+def is_modern(version: str | None) -> bool:
+    """Whether this revision knows no requests from a server."""
+    return version in MODERN_PROTOCOL_VERSIONS
+
+
+def note_call(session: ServerSession, call: Call) -> None:
+    """Let `sample` find the call by the context that the tool has."""
+    _calls[session] = call
+
+
+def call_of(ctx: Context[Any, Any]) -> Call:
+    """The call that this context belongs to; raises ConfigurationError when nobody keeps it."""
+    call = _calls.get(ctx.session)
+    if call is None:
+        raise ConfigurationError(
+            "sample and once need the extension Sampling; make the server as "
+            "MCPServer(name, extensions=[Sampling()]), and for prompts and resources give the same "
+            "object as middleware=[...] too"
+        )
+    return call
+
+
+def asking(call: Call) -> dict[str, mcp_types.InputRequest]:
+    """The questions as the client is sent them."""
+    return {
+        key: mcp_types.CreateMessageRequest(
+            params=mcp_types.CreateMessageRequestParams.model_validate(params)
+        )
+        for key, params in call.pending.items()
+    }

@@ -1,0 +1,130 @@
+"""Who answers a call's questions: the client's host, in either era, or our own engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+
+import mcp_types
+import msgspec
+import pydantic
+from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+
+from penstock.contract.errors import (
+    InvalidRequest,
+    MalformedResponse,
+    PenstockError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    SamplingRejected,
+)
+from penstock.contract.events import Complete, StreamEvent
+from penstock.contract.exchange import Result, SamplingRequest
+from penstock.contract.messages import JSONObject
+from penstock.engine.validate import Limits, validate
+from penstock.generators.conversation import Ask
+from penstock.mcp.asking.calls import Call
+from penstock.mcp.asking.params import HOST, params_of, result_of
+from penstock.mcp.asking.state import digest
+
+USER_REJECTED = -1
+"""The code of the standard for a user who said no."""
+
+
+class Answering(Protocol):
+    """What `sample` needs of an engine."""
+
+    async def create_message(self, messages: SamplingRequest, /) -> Result:
+        """The whole answer."""
+        ...
+
+
+def lacking(ctx: Context[Any, Any], call: Call, *, tools: bool) -> str | None:
+    """Which capability the client does not have for this; None when its host can be asked."""
+    declared = ctx.client_capabilities
+    sampling = declared.sampling if declared is not None else None
+    if sampling is None:
+        return "sampling"
+    if tools and sampling.tools is None:
+        return "sampling.tools"
+    if not call.modern and not ctx.session.can_send_request:
+        # Without a session there is no way back to the client.
+        return "sampling"
+    return None
+
+
+def host(ctx: Context[Any, Any], call: Call) -> Ask:
+    """Asks the client's host."""
+
+    async def ask(request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
+        checked = _contextual(ctx, validate(request, _ANY))
+        params = params_of(checked, ctx.session.protocol_version)
+        if call.modern:
+            answer = call.answer(params)
+        else:
+            answer = await _request(ctx, params, request.timeout)
+        yield Complete(result_of(answer, checked))
+
+    return ask
+
+
+def engine_of(engine: Answering, call: Call) -> Ask:
+    """Asks our own engine, and not again for what it has answered in an earlier round."""
+
+    async def ask(request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
+        async def answered() -> Any:
+            return msgspec.to_builtins(await engine.create_message(request))
+
+        asked = msgspec.structs.replace(request, timeout=None)
+        name = f"engine:{digest(msgspec.to_builtins(asked))}"
+        yield Complete(msgspec.convert(await call.remembered(name, answered), Result))
+
+    return ask
+
+
+_ANY = Limits(max_temperature=float("inf"), max_stop_sequences=1_000)
+"""The host has limits of its own; here it is the standard that is checked."""
+
+
+def _contextual(ctx: Context[Any, Any], request: SamplingRequest) -> SamplingRequest:
+    """A host that gathers no context is not asked to."""
+    declared = ctx.client_capabilities
+    sampling = declared.sampling if declared is not None else None
+    if sampling is not None and sampling.context is not None:
+        return request
+    return msgspec.structs.replace(request, include_context="none")
+
+
+async def _request(ctx: Context[Any, Any], params: JSONObject, timeout: float | None) -> JSONObject:
+    """What the host answers over the stream of the call that asks."""
+    try:
+        answer = await ctx.session.send_request(
+            mcp_types.CreateMessageRequest(
+                params=mcp_types.CreateMessageRequestParams.model_validate(params)
+            ),
+            mcp_types.CreateMessageResultWithTools,
+            request_read_timeout_seconds=timeout,
+            metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
+        )
+    except MCPError as error:
+        raise _refused(error) from error
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise MalformedResponse(
+            f"the host's answer breaks the protocol in {place}: {first['msg']}", provider=HOST
+        ) from error
+    return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _refused(error: MCPError) -> PenstockError:
+    said = f"{error.message} ({error.code})"
+    if error.code == USER_REJECTED:
+        return SamplingRejected(f"the user of the host refused: {said}", provider=HOST)
+    if error.code == mcp_types.INVALID_PARAMS:
+        return InvalidRequest(f"the host does not take the request: {said}", provider=HOST)
+    if error.code == mcp_types.REQUEST_TIMEOUT:
+        return ProviderTimeout(f"the host did not answer in time: {said}", provider=HOST)
+    return ProviderUnavailable(f"the host cannot answer: {said}", provider=HOST, retryable=False)
