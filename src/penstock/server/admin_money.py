@@ -72,8 +72,8 @@ async def ledger_page(engine: Engine, call: Call[Nothing, LedgerQuery, Nothing])
 
 async def budgets(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> BudgetList:
     """Every budget in its present period: what is used, held and left, and when it begins anew."""
-    declared = _declared(engine)
-    return BudgetList([_info(each, declared) for each in await engine.budgets()])
+    declared = declared_by_name(engine)
+    return BudgetList([budget_info(each, declared) for each in await engine.budgets()])
 
 
 async def budget(engine: Engine, call: Call[BudgetPath, Nothing, Nothing]) -> BudgetInfo:
@@ -148,14 +148,16 @@ async def _existing(engine: Engine, name: str) -> BudgetInfo:
         raise HttpProblem(
             Failure(404, f"there is no budget {name!r}; there are: {known}", code="not_found")
         )
-    return _info(found, _declared(engine))
+    return budget_info(found, declared_by_name(engine))
 
 
-def _declared(engine: Engine) -> Mapping[str, Budget]:
+def declared_by_name(engine: Engine) -> Mapping[str, Budget]:
+    """The budgets of the configuration."""
     return {each.name: each for each in declared_budgets(engine.config)}
 
 
-def _info(balance: Balance, declared: Mapping[str, Budget]) -> BudgetInfo:
+def budget_info(balance: Balance, declared: Mapping[str, Budget]) -> BudgetInfo:
+    """A budget as it is told; `declared` are those of the configuration."""
     budget = balance.budget
     return BudgetInfo(
         name=budget.name,

@@ -39,8 +39,13 @@ from penstock.server.siblings import Question, Siblings
 async def providers(engine: Engine, call: Call[Nothing, ProvidersQuery, Nothing]) -> ProviderList:
     """The configured providers; with `check`, each is asked now whether it answers."""
     checked = await engine.provider_health() if call.query.check else []
+    return ProviderList(provider_list(engine, checked))
+
+
+def provider_list(engine: Engine, checked: Sequence[ProviderHealth] = ()) -> list[ProviderInfo]:
+    """The configured providers, with what was found out about some of them."""
     health = {each.provider: each for each in checked}
-    return ProviderList([_provider(engine, name, health.get(name)) for name in _names(engine)])
+    return [_provider(engine, name, health.get(name)) for name in _names(engine)]
 
 
 async def provider(engine: Engine, call: Call[ProviderPath, Nothing, Nothing]) -> ProviderInfo:
@@ -86,13 +91,16 @@ class Targets:
 
 async def models(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> ModelList:
     """The models of the configuration, with the targets that serve them."""
+    return ModelList(model_list(engine))
+
+
+def model_list(engine: Engine) -> list[ModelInfo]:
+    """The models of the configuration."""
     default = engine.config.default_model
-    return ModelList(
-        [
-            ModelInfo(name, name == default, model.routing, list(model.targets))
-            for name, model in engine.config.models.items()
-        ]
-    )
+    return [
+        ModelInfo(name, name == default, model.routing, list(model.targets))
+        for name, model in engine.config.models.items()
+    ]
 
 
 async def route(engine: Engine, call: Call[Nothing, Nothing, RouteOrder]) -> RouteAnswer:

@@ -37,6 +37,7 @@ from penstock.server.approvals import Approvals
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
 from penstock.server.exporting import exporter_of
+from penstock.server.mcp_endpoint import MCPEndpoint
 from penstock.server.patience import Patience
 from penstock.server.siblings import Question, Siblings
 from penstock.telemetry.feed import Feed
@@ -84,6 +85,7 @@ def application(
             engine.hooks.subscribe(RequestLog(), only=(RequestRecord,))
         return engine
 
+    mcp = MCPEndpoint(lambda: running(app), gate)
     app = App(
         opened,
         {
@@ -94,6 +96,7 @@ def application(
             **openapi_doors.ROUTES,
             **operations.routes(metrics, siblings),
             **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),
+            **mcp.routes(),
         },
         max_request_bytes=config.limits.max_request_bytes,
         gate=gate,
@@ -127,9 +130,21 @@ def application(
     answer_about_approvals(siblings, approving.queue)
     configure(config)
     app.configure = configure
-    if exporter is not None:
-        app.finish = lambda: asyncio.to_thread(exporter.close)
+
+    async def finish() -> None:
+        await mcp.aclose()
+        if exporter is not None:
+            await asyncio.to_thread(exporter.close)
+
+    app.finish = finish
     return app
+
+
+def running(app: App) -> Engine:
+    """The engine that answers now."""
+    if app.engine is None:
+        raise RuntimeError("this worker is starting")
+    return app.engine
 
 
 def answer_siblings(
@@ -142,9 +157,7 @@ def answer_siblings(
     """Let other workers know and do what only this one can."""
 
     def engine() -> Engine:
-        if app.engine is None:
-            raise RuntimeError("this worker is starting")
-        return app.engine
+        return running(app)
 
     async def cancel(asked: tuple[str, str | None]) -> bool:
         request_id, key = asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import quote
@@ -200,6 +200,20 @@ class Exchange:
         """The last events, if any, and the end of the stream."""
         self.ended = True
         await self._send({"type": "http.response.body", "body": data})
+
+    @property
+    def scope(self) -> Scope:
+        """The request in ASGI's own words, for an application that answers it itself."""
+        return self._scope
+
+    async def pass_on(self, event: MutableMapping[str, Any]) -> None:
+        """What such an application answers, with the headers that every answer has."""
+        if event["type"] == "http.response.start":
+            self.started = True
+            event = {**event, "headers": [*self._named(event["headers"]), *self._limits()]}
+        elif not event.get("more_body", False):
+            self.ended = True
+        await self._send(dict(event))
 
     def close(self) -> None:
         """The answer is given; nobody needs to watch the client any longer."""

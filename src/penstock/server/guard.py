@@ -34,10 +34,15 @@ class LocalGuard:
             if len(self._known_hosts) < _REMEMBERED:
                 self._known_hosts.add(host)
         origin = headers.get(b"origin")
-        if origin is None or is_loopback(_host_name(origin)):
+        if origin is None or is_local_origin(origin):
             return
         if self._cors is None or not self._cors.allows(origin):
             raise _refused("this gateway takes no requests from web pages of other sites")
+
+
+def is_local_origin(origin: bytes) -> bool:
+    """Whether a page of this origin was served by this machine."""
+    return is_loopback(_host_name(origin))
 
 
 def is_loopback(host: str) -> bool:

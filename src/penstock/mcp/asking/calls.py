@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import mcp_types
 from mcp.server.mcpserver import Context
@@ -21,8 +20,8 @@ from penstock.contract.errors import ConfigurationError, ToolFailed
 from penstock.contract.messages import JSONObject
 from penstock.mcp.asking.state import Entry, State, digest
 
-_calls: WeakKeyDictionary[ServerSession, Call] = WeakKeyDictionary()
-"""By the SDK's session, of which each request has its own."""
+_KEPT_AS = "penstock_call"
+"""On the SDK's session, of which each request has its own; who wraps one takes it along."""
 
 
 class Suspended(BaseException):
@@ -103,12 +102,12 @@ def is_modern(version: str | None) -> bool:
 
 def note_call(session: ServerSession, call: Call) -> None:
     """Let `sample` find the call by the context that the tool has."""
-    _calls[session] = call
+    setattr(session, _KEPT_AS, call)
 
 
 def call_of(ctx: Context[Any, Any]) -> Call:
     """The call that this context belongs to; raises ConfigurationError when nobody keeps it."""
-    call = _calls.get(ctx.session)
+    call: Call | None = getattr(ctx.session, _KEPT_AS, None)
     if call is None:
         raise ConfigurationError(
             "sample and once need the extension Sampling; make the server as "

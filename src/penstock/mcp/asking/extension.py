@@ -102,7 +102,8 @@ class Sampling(Extension):
         params: mcp_types.InputResponseRequestParams,
         call_next: CallNext,
     ) -> HandlerResult:
-        modern = is_modern(ctx.protocol_version)
+        # A task has a way of its own to ask, and waits for the answer.
+        modern = is_modern(ctx.protocol_version) and not ctx.session.can_send_request
         caller = fingerprint(_headers(ctx), _client(ctx)) if modern else ""
         state = restore(params.request_state, caller, self._spent, ctx.method) if modern else None
         answers = _json(params.input_responses or {}) if state is not None else {}

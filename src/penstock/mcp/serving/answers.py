@@ -1,0 +1,174 @@
+"""What the tools take and give, as their schemas tell."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock.contract.exchange import EmbeddingResult, Result, TokenCount
+from penstock.contract.options import ModelPreferences
+from penstock.contract.ports import RankedTarget, RouteDecision
+
+Model = Annotated[
+    str | None,
+    Field(description="A model of the gateway, or provider/model; its default when left out."),
+]
+Priority = Annotated[float | None, Field(ge=0, le=1)]
+
+
+class Turn(BaseModel):
+    """One turn of the conversation before the prompt."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["user", "assistant", "system"]
+    content: str
+
+
+class Preferences(BaseModel):
+    """What matters when a model is chosen."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    hints: Annotated[
+        list[str], Field(description="Parts of model names; the first that fits counts.")
+    ] = []
+    cost: Priority = None
+    speed: Priority = None
+    intelligence: Priority = None
+
+    def ours(self) -> ModelPreferences:
+        """The same as the engine takes it."""
+        return ModelPreferences(tuple(self.hints), self.cost, self.speed, self.intelligence)
+
+
+class Tokens(BaseModel):
+    """As the provider counted them; what it did not say is missing."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    estimated: bool = False
+
+
+class Answer(BaseModel):
+    """A model's answer, and what there is to know about it."""
+
+    text: str
+    model: str
+    provider: str
+    stop_reason: str
+    usage: Tokens
+    cost_usd: float | None
+    request_id: str
+    attempts: int
+
+    @classmethod
+    def of(cls, result: Result) -> Answer:
+        """What the engine answered."""
+        metadata = result.metadata
+        return cls(
+            text=result.text,
+            model=result.model,
+            provider=metadata.provider,
+            stop_reason=result.stop_reason,
+            usage=Tokens(
+                input_tokens=result.usage.input_tokens,
+                output_tokens=result.usage.output_tokens,
+                cached_input_tokens=result.usage.cached_input_tokens,
+                reasoning_tokens=result.usage.reasoning_tokens,
+                estimated=result.usage.estimated,
+            ),
+            cost_usd=result.cost_usd,
+            request_id=result.request_id,
+            attempts=metadata.attempts,
+        )
+
+
+class Vectors(BaseModel):
+    """A vector for each text, in the texts' order."""
+
+    vectors: list[list[float]]
+    model: str
+    provider: str
+    dimensions: int
+
+    @classmethod
+    def of(cls, result: EmbeddingResult) -> Vectors:
+        """What the engine gave."""
+        return cls(
+            vectors=[list(vector) for vector in result.vectors],
+            model=result.model,
+            provider=result.metadata.provider,
+            dimensions=len(result.vectors[0]) if result.vectors else 0,
+        )
+
+
+class Count(BaseModel):
+    """How many tokens a model reads for a prompt."""
+
+    tokens: int
+    estimated: Annotated[bool, Field(description="Whether it is an estimate, not a count.")]
+    provider: str
+    model: str
+
+    @classmethod
+    def of(cls, count: TokenCount) -> Count:
+        """What the engine counted."""
+        return cls(
+            tokens=count.tokens,
+            estimated=count.estimated,
+            provider=count.provider,
+            model=count.model,
+        )
+
+
+class Ranked(BaseModel):
+    """A target with its place in the ranking."""
+
+    target: str
+    available: bool
+    reasons: list[str]
+    score: float
+
+    @classmethod
+    def of(cls, ranked: RankedTarget) -> Ranked:
+        """What the router says of it."""
+        return cls(
+            target=str(ranked.target),
+            available=ranked.available,
+            reasons=list(ranked.reasons),
+            score=ranked.score,
+        )
+
+
+class Explanation(BaseModel):
+    """Which targets would serve a request, best first, and why."""
+
+    model: str | None
+    ranked: list[Ranked]
+    left_out: list[Ranked]
+
+    @classmethod
+    def of(cls, decision: RouteDecision) -> Explanation:
+        """What the router decided."""
+        return cls(
+            model=decision.model,
+            ranked=[Ranked.of(each) for each in decision.ranked],
+            left_out=[Ranked.of(each) for each in decision.left_out],
+        )
+
+
+class Usage(BaseModel):
+    """What was used and what it cost, in all and by model; money in nano-dollars."""
+
+    model_config = ConfigDict(extra="allow")
+
+    key: Annotated[str | None, Field(description="Whose it is; null: everybody's.")]
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    amount_nanos: int
+    cost_usd: float

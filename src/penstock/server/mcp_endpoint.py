@@ -1,0 +1,133 @@
+"""`/mcp`: Penstock as an MCP server over streamable HTTP, in both eras.
+
+The SDK speaks the protocol; keys, limits and time limits are those of every other door. Nothing of
+it is imported before somebody calls.
+
+It keeps no sessions: any process of a gateway answers any message. So a client of the legacy era
+gets no `Mcp-Session-Id`, and whoever closes the answer to a call has cancelled it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.contract.errors import ConfigurationError
+from penstock.gateway import Engine
+from penstock.server.access import Gate
+from penstock.server.asgi import Route, Routes
+from penstock.server.errors import Failure, HttpProblem
+from penstock.server.exchange import Event, Exchange
+from penstock.server.guard import is_local_origin
+from penstock.server.mcp_errors import MCP_ERRORS
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+PATH = "/mcp"
+
+
+class MCPEndpoint:
+    """The door; its server is made when somebody first knocks, and lives until `aclose`."""
+
+    def __init__(self, engine: Callable[[], Engine], gate: Gate) -> None:
+        """`engine` gives the one that answers at the moment."""
+        self._engine = engine
+        self._gate = gate
+        self._starting = asyncio.Lock()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    def routes(self) -> Routes:
+        """It takes POST alone: there is nothing to listen to, and no session to end."""
+        return {("POST", PATH): Route(self, MCP_ERRORS)}
+
+    async def __call__(self, engine: Engine, exchange: Exchange) -> None:
+        """Hand the request to the SDK, for the caller that the key names."""
+        _check_origin(engine, exchange)
+        body = await exchange.body()
+        manager = await self._started()
+        from penstock.mcp.serving.visits import visiting
+        from penstock.server.mcp_visits import GatewayVisit
+
+        pending: list[Event] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Event:
+            if pending:
+                return pending.pop()
+            # Whether the client is still there is watched by the exchange, which cancels us.
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        visit = GatewayVisit(
+            self._engine,
+            exchange.access,
+            exchange.caller,
+            lambda error: self._gate.failed(exchange, error),
+        )
+        with visiting(visit):
+            await manager.handle_request(exchange.scope, receive, exchange.pass_on)
+
+    async def aclose(self) -> None:
+        """End it, if it ever began."""
+        self._closing.set()
+        if self._running is not None:
+            await self._running
+
+    async def _started(self) -> StreamableHTTPSessionManager:
+        async with self._starting:
+            if self._manager is None:
+                # In a thread, for it takes longer than a stream should stand still.
+                await asyncio.to_thread(_import)
+                ready: asyncio.Future[StreamableHTTPSessionManager] = (
+                    asyncio.get_running_loop().create_future()
+                )
+                # In a task of its own: the SDK must leave it where it has entered it.
+                self._running = asyncio.create_task(self._run(ready))
+                self._manager = await ready
+        return self._manager
+
+    async def _run(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        from penstock.mcp.serving.server import build_server
+
+        server = build_server()
+        server.streamable_http_app(
+            stateless_http=True,
+            # Names, origins and sizes have been looked at, by rules that may change.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=2**40,
+        )
+        async with server.session_manager.run():
+            ready.set_result(server.session_manager)
+            await self._closing.wait()
+
+
+def _import() -> None:
+    try:
+        importlib.import_module("penstock.mcp.serving.server")
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{PATH} needs the extra `mcp`: pip install 'penstock[mcp]' ({error})"
+        ) from error
+
+
+def _check_origin(engine: Engine, exchange: Exchange) -> None:
+    """The standard wants it also where a key is asked for."""
+    origin = exchange.headers.get(b"origin")
+    if origin is None or is_local_origin(origin):
+        return
+    allowed = engine.config.server.cors_origins
+    if "*" not in allowed and origin.decode("latin-1") not in allowed:
+        raise HttpProblem(
+            Failure(
+                403,
+                "no web page of that origin may call; add it to server.cors_origins",
+                "permission_error",
+                "origin_not_allowed",
+            )
+        )

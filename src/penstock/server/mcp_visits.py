@@ -1,0 +1,91 @@
+"""What a caller of the MCP door sees: everything as its key allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.budget.amounts import NANOS
+from penstock.budget.reports import NOTHING_USED
+from penstock.contract.errors import InvalidRequest, ModelNotFound, PenstockError, Problem
+from penstock.contract.requests import Caller
+from penstock.gateway import Engine
+from penstock.server.access import EVERYBODY, Access
+from penstock.server.admin_local import target_list
+from penstock.server.admin_money import budget_info, declared_by_name
+from penstock.server.admin_targets import model_list, provider_list
+from penstock.server.openai_api import room
+
+Told = Callable[[Exception], Exception]
+
+
+class GatewayVisit:
+    """One caller of a gateway, or whoever started a server on standard input."""
+
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        access: Access | None = None,
+        caller: Caller | None = None,
+        told: Told = lambda error: error,
+    ) -> None:
+        """`engine` gives the one that answers now; without `access` all is allowed."""
+        self._engine = engine
+        self._access = access or EVERYBODY
+        self.caller = caller
+        self._told = told
+
+    @property
+    def engine(self) -> Engine:
+        """Who answers now."""
+        return self._engine()
+
+    def room(self, model: str | None, /) -> int:
+        """How many tokens an answer may have when the caller does not say."""
+        return room(self.engine, model)
+
+    def require(self, model: str | None, /) -> None:
+        """Raise ModelNotFound where the caller may not know of this model, or must name one."""
+        if not self._access.operator and (model is None or not self._access.may_use(model)):
+            what = "name a model" if model is None else f"there is no model {model!r}"
+            raise ModelNotFound(what, model=model)
+
+    def told(self, error: PenstockError, /) -> Exception:
+        """What the caller is told of an error."""
+        return self._told(error)
+
+    async def models(self) -> dict[str, Any]:
+        """The models that the caller may use."""
+        found = [each for each in model_list(self.engine) if self._access.may_use(each.name)]
+        return {"models": msgspec.to_builtins(found)}
+
+    async def providers(self) -> dict[str, Any]:
+        """The configured providers, and the targets that were asked so far."""
+        if not self._access.operator:
+            raise InvalidRequest.of([Problem("", "this takes a key for all models")])
+        return {
+            "providers": msgspec.to_builtins(provider_list(self.engine)),
+            "targets": msgspec.to_builtins(target_list(self.engine).targets),
+        }
+
+    async def budgets(self) -> dict[str, Any]:
+        """All budgets for operators, else those of the caller's key."""
+        engine, own = self.engine, self._access.sees
+        declared = declared_by_name(engine)
+        found = [
+            budget_info(each, declared)
+            for each in await engine.budgets()
+            if self._access.operator or each.budget.key == own
+        ]
+        return {"budgets": msgspec.to_builtins(found)}
+
+    async def usage(self) -> dict[str, Any]:
+        """What the ledger has of the caller's key, or of everybody."""
+        ledger, own = await self.engine.ledger(), self._access.sees
+        rows = await ledger.usage("key") if own is not None else await ledger.usage()
+        row = next((each for each in rows if own is None or each.name == own), NOTHING_USED)
+        found: dict[str, Any] = msgspec.to_builtins(row)
+        del found["name"]
+        return {"key": own, **found, "cost_usd": row.amount_nanos / NANOS}
