@@ -130,13 +130,9 @@ def application(
     answer_about_approvals(siblings, approving.queue)
     configure(config)
     app.configure = configure
-
-    async def finish() -> None:
-        await mcp.aclose()
-        if exporter is not None:
-            await asyncio.to_thread(exporter.close)
-
-    app.finish = finish
+    app.leave = mcp.aclose
+    if exporter is not None:
+        app.finish = lambda: asyncio.to_thread(exporter.close)
     return app
 
 

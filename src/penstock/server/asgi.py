@@ -96,6 +96,8 @@ class App:
         """How long clients may take."""
         self.configure: Callable[[Config], None] = lambda _: None
         """Lets the doors go by another configuration."""
+        self.leave: Callable[[], Awaitable[None]] | None = None
+        """What is done before the engine is closed."""
         self.finish: Callable[[], Awaitable[None]] | None = None
         """What is done last of all, when the engine is closed."""
         heads = {
@@ -148,6 +150,8 @@ class App:
         self.configure(config)
 
     async def _close(self) -> None:
+        if self.leave is not None:
+            await self.leave()
         await self._ready().aclose()
 
     async def _serve(self, exchange: Exchange) -> None:

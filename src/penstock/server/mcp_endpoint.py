@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
 from penstock.gateway import Engine
 from penstock.server.access import Gate
@@ -72,7 +74,7 @@ class MCPEndpoint:
             await manager.handle_request(exchange.scope, receive, exchange.pass_on)
 
     async def aclose(self) -> None:
-        """End it, if it ever began."""
+        """End it, if it ever began; a task that has not ended fails, and says why."""
         self._closing.set()
         if self._running is not None:
             await self._running
@@ -93,18 +95,24 @@ class MCPEndpoint:
     async def _run(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
         from mcp.server.transport_security import TransportSecuritySettings
 
-        from penstock.mcp.serving.server import build_server
+        from penstock.mcp.serving.server import build_server, tasks_of
 
-        server = build_server()
+        tasks = tasks_of(tasks_file(self._engine().config))
+        server = build_server(tasks)
         server.streamable_http_app(
             stateless_http=True,
             # Names, origins and sizes have been looked at, by rules that may change.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=2**40,
         )
-        async with server.session_manager.run():
+        async with server.session_manager.run(), tasks:
             ready.set_result(server.session_manager)
             await self._closing.wait()
+
+
+def tasks_file(config: Config) -> Path:
+    """Where tasks are kept: beside the ledger, and not in it, for they come and go."""
+    return config.storage.path.with_name("mcp-tasks.db")
 
 
 def _import() -> None:

@@ -30,17 +30,29 @@ class GatewayVisit:
         access: Access | None = None,
         caller: Caller | None = None,
         told: Told = lambda error: error,
+        *,
+        place: str = "anyone",
     ) -> None:
-        """`engine` gives the one that answers now; without `access` all is allowed."""
+        """`engine` gives the one that answers now; without `access` all is allowed.
+
+        `place` stands for all callers without a key.
+        """
         self._engine = engine
         self._access = access or EVERYBODY
         self.caller = caller
         self._told = told
+        self._place = place
 
     @property
     def engine(self) -> Engine:
         """Who answers now."""
         return self._engine()
+
+    @property
+    def owner(self) -> str:
+        """Whose tasks the caller sees."""
+        key = self._access.sees
+        return self._place if key is None else f"key:{key}"
 
     def room(self, model: str | None, /) -> int:
         """How many tokens an answer may have when the caller does not say."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from mcp.server.context import ServerMiddleware
-from mcp.server.extension import Extension
 from mcp.server.mcpserver import MCPServer
 
 from penstock._version import __version__
 from penstock.mcp.serving.resources import add_resources
 from penstock.mcp.serving.tools import add_tools
+from penstock.mcp.serving.visits import present
+from penstock.mcp.streaming.extension import StreamingTools
+from penstock.mcp.tasks.extension import Tasks
+from penstock.mcp.tasks.sqlite import SqliteTasks
 
 NAME = "penstock"
 _INSTRUCTIONS = (
@@ -21,19 +23,21 @@ _INSTRUCTIONS = (
 )
 
 
-def build_server(
-    *,
-    extensions: Sequence[Extension] = (),
-    middleware: Sequence[ServerMiddleware[Any]] = (),
-) -> MCPServer[Any]:
-    """The server; it serves whoever `visiting` names, and holds no state of its own."""
+def tasks_of(file: Path) -> Tasks:
+    """What runs as a task: `generate`, for whoever asks for it; kept in this file."""
+    return Tasks(SqliteTasks(file), tools={"generate": "optional"}, owner=lambda _: present().owner)
+
+
+def build_server(tasks: Tasks) -> MCPServer[Any]:
+    """The server; it serves whoever `visiting` names. The tasks are closed by whoever made them."""
+    streaming = StreamingTools()
     server: MCPServer[Any] = MCPServer(
         NAME,
         title="Penstock",
         version=__version__,
         instructions=_INSTRUCTIONS,
-        extensions=list(extensions),
-        middleware=list(middleware),
+        extensions=[streaming, tasks],
+        middleware=[streaming.announce, tasks],
         # Its lists change only when it is started anew, so there is nothing to listen to.
         subscriptions=False,
         log_level="WARNING",

@@ -26,6 +26,7 @@ from penstock.mcp.serving.answers import (
     Vectors,
 )
 from penstock.mcp.serving.visits import Visit, at_a_tool
+from penstock.mcp.streaming.tools import streamed
 
 READS = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ASKS = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
@@ -168,9 +169,7 @@ def _request(
 
 def add_tools(server: MCPServer[Any]) -> None:
     """Let the server have them all."""
-    from penstock.mcp.serving.whole_answers import gathered
-
-    server.add_tool(gathered(generate, whole), annotations=ASKS)
+    server.add_tool(streamed(collect=whole)(generate), annotations=ASKS)
     server.add_tool(embed, annotations=ASKS)
     server.add_tool(count_tokens, annotations=ASKS)
     server.add_tool(route, annotations=READS)

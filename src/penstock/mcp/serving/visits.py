@@ -65,6 +65,11 @@ class Visit(Protocol):
         """On whose behalf the engine works."""
         ...
 
+    @property
+    def owner(self) -> str:
+        """Whose tasks the caller sees: its own, and nobody else's."""
+        ...
+
     def room(self, model: str | None, /) -> int:
         """How many tokens an answer may have when the caller does not say."""
         ...
@@ -107,10 +112,15 @@ def visiting(visit: Visit) -> Generator[None, None, None]:
         _visit.reset(before)
 
 
+def present() -> Visit:
+    """Whom this code serves."""
+    return _visit.get()
+
+
 @contextmanager
 def at_a_tool() -> Generator[Visit, None, None]:
     """The present caller; what goes wrong is the tool's failure, in words for the caller."""
-    visit = _visit.get()
+    visit = present()
     try:
         with visit.engine.in_use():
             yield visit
@@ -121,7 +131,7 @@ def at_a_tool() -> Generator[Visit, None, None]:
 @contextmanager
 def at_a_resource() -> Generator[Visit, None, None]:
     """The same for resources."""
-    visit = _visit.get()
+    visit = present()
     try:
         with visit.engine.in_use():
             yield visit
