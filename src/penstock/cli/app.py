@@ -21,6 +21,7 @@ from penstock.cli import (
     embedded,
     init,
     keys,
+    mcp,
     models,
     providers,
     serve,
@@ -86,6 +87,7 @@ def build(*, rich: bool) -> typer.Typer:
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
     app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
     app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
+    app.add_typer(mcp.build(), name="mcp", rich_help_panel=_SET_UP)
     app.add_typer(embedded.build(), name="embedded", rich_help_panel=_SET_UP)
     return app
 

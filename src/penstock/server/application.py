@@ -85,7 +85,7 @@ def application(
             engine.hooks.subscribe(RequestLog(), only=(RequestRecord,))
         return engine
 
-    mcp = MCPEndpoint(lambda: running(app), gate)
+    mcp = MCPEndpoint(lambda: running(app), gate, siblings)
     app = App(
         opened,
         {

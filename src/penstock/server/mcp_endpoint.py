@@ -3,17 +3,17 @@
 The SDK speaks the protocol; keys, limits and time limits are those of every other door. Nothing of
 it is imported before somebody calls.
 
-It keeps no sessions: any process of a gateway answers any message. So a client of the legacy era
-gets no `Mcp-Session-Id`, and whoever closes the answer to a call has cancelled it.
+It keeps no sessions: any process of a gateway answers any message. Whoever closes the answer to a
+call has cancelled it, and so has a legacy client that says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
@@ -23,7 +23,9 @@ from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Event, Exchange
 from penstock.server.guard import is_local_origin
+from penstock.server.mcp_calls import SESSION, Calls, new_session
 from penstock.server.mcp_errors import MCP_ERRORS
+from penstock.server.siblings import Siblings
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -34,8 +36,9 @@ PATH = "/mcp"
 class MCPEndpoint:
     """The door; its server is made when somebody first knocks, and lives until `aclose`."""
 
-    def __init__(self, engine: Callable[[], Engine], gate: Gate) -> None:
+    def __init__(self, engine: Callable[[], Engine], gate: Gate, siblings: Siblings) -> None:
         """`engine` gives the one that answers at the moment."""
+        self._calls = Calls(siblings)
         self._engine = engine
         self._gate = gate
         self._starting = asyncio.Lock()
@@ -70,8 +73,16 @@ class MCPEndpoint:
             exchange.caller,
             lambda error: self._gate.failed(exchange, error),
         )
+        session = new_session(body)
+
+        async def send(event: MutableMapping[str, Any]) -> None:
+            if session is not None and event["type"] == "http.response.start":
+                event = {**event, "headers": [*event["headers"], (SESSION, session)]}
+            await exchange.pass_on(event)
+
         with visiting(visit):
-            await manager.handle_request(exchange.scope, receive, exchange.pass_on)
+            work = manager.handle_request(exchange.scope, receive, send)
+            await self._calls.serve(exchange, body, work)
 
     async def aclose(self) -> None:
         """End it, if it ever began; a task that has not ended fails, and says why."""

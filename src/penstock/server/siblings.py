@@ -48,6 +48,8 @@ class Question(StrEnum):
     """An id: what waits under it, or null."""
     DECIDE = "decide"
     """`[id, order]` of the admin API: whether it waited, and is decided so."""
+    MCP_CANCEL = "mcp-cancel"
+    """`[key, session, id]` of a call at the MCP door: whether it ran, and was stopped."""
 
 
 class Siblings:

@@ -1,0 +1,129 @@
+"""`penstock mcp`: Penstock as an MCP server, and a client for people who debug servers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from penstock.cli import options
+
+EXAMPLES = """\b
+Examples:
+  penstock mcp serve
+  penstock mcp tools http://127.0.0.1:8400/mcp --header "Authorization: Bearer KEY"
+  penstock mcp call "python server.py" tell '{"topic": "tides"}'
+  penstock mcp call http://127.0.0.1:8000/mcp add '{"a": 1, "b": 2}' --json
+  penstock mcp sample-test "python server.py" summarise '{"text": "..."}' --approval ask
+
+A server is an address, or in quotes the command that starts it.
+"""
+
+Server = Annotated[
+    str, typer.Argument(metavar="SERVER", help="An http(s) address, or a command in quotes.")
+]
+Tool = Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool.")]
+Arguments = Annotated[
+    str,
+    typer.Argument(metavar="JSON", help="Its arguments as a JSON object; - reads standard input."),
+]
+Era = Annotated[
+    Literal["auto", "legacy", "modern"],
+    typer.Option("--era", help="Which era of the protocol to speak; auto finds out."),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        metavar="'NAME: VALUE'",
+        help="A header for a server at an address; may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def build() -> typer.Typer:
+    """The group of commands."""
+    group = typer.Typer(help="Serve MCP, and call, list and test the servers of others.")
+    group.callback(invoke_without_command=True, epilog=EXAMPLES)(_group)
+    group.command("serve")(serve)
+    group.command("tools")(tools)
+    group.command("call")(call)
+    group.command("sample-test")(sample_test)
+    return group
+
+
+def _group(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def serve(*, config: options.ConfigFile = None) -> None:
+    """Be an MCP server on standard input and output, for a client that starts this command.
+
+    A gateway has the same at /mcp.
+    """
+    from penstock.cli.mcp_work import serve_stdio
+
+    serve_stdio(config)
+
+
+def tools(
+    server: Server,
+    *,
+    era: Era = "auto",
+    header: Header = None,
+    timeout: options.Timeout = 30.0,
+    json: options.Json = False,
+) -> None:
+    """List the tools of a server."""
+    from penstock.cli.mcp_work import Peer, list_tools
+
+    list_tools(Peer(server, era, tuple(header or ()), timeout), as_json=json)
+
+
+def call(
+    server: Server,
+    tool: Tool,
+    arguments: Arguments = "{}",
+    *,
+    era: Era = "auto",
+    header: Header = None,
+    timeout: options.Timeout = None,
+    json: options.Json = False,
+) -> None:
+    """Call a tool; what it says appears while it is made, where the server streams.
+
+    The exit code is 1 when the tool fails.
+    """
+    from penstock.cli.mcp_work import Peer, call_tool
+
+    call_tool(Peer(server, era, tuple(header or ()), timeout), tool, arguments, as_json=json)
+
+
+def sample_test(
+    server: Server,
+    tool: Tool,
+    arguments: Arguments = "{}",
+    *,
+    era: Era = "auto",
+    header: Header = None,
+    approval: Annotated[
+        Literal["always", "policy", "ask", "never"],
+        typer.Option("--approval", help="Who lets a request through; ask asks you."),
+    ] = "always",
+    model: options.Model = None,
+    timeout: options.Timeout = None,
+    json: options.Json = False,
+    config: options.ConfigFile = None,
+) -> None:
+    """Call a tool as a host that samples, and show every sampling request of the server.
+
+    The models of the configuration answer.
+    """
+    from penstock.cli.mcp_sampling import test_sampling
+    from penstock.cli.mcp_work import Peer
+
+    peer = Peer(server, era, tuple(header or ()), timeout)
+    test_sampling(peer, tool, arguments, config, approval=approval, model=model, as_json=json)
