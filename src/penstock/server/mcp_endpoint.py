@@ -87,7 +87,7 @@ class MCPEndpoint:
     async def aclose(self) -> None:
         """End it, if it ever began; a task that has not ended fails, and says why."""
         self._closing.set()
-        if self._running is not None:
+        if self._manager is not None and self._running is not None:
             await self._running
 
     async def _started(self) -> StreamableHTTPSessionManager:
@@ -100,7 +100,10 @@ class MCPEndpoint:
                 )
                 # In a task of its own: the SDK must leave it where it has entered it.
                 self._running = asyncio.create_task(self._run(ready))
-                self._manager = await ready
+                await asyncio.wait({ready, self._running}, return_when=asyncio.FIRST_COMPLETED)
+                if not ready.done():
+                    await self._running  # which raises why it has not begun
+                self._manager = ready.result()
         return self._manager
 
     async def _run(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:

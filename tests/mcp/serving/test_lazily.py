@@ -1,0 +1,41 @@
+"""What a gateway imports before somebody calls `/mcp`, and when it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.keyed import keyed_engine
+from tests.unit.server.gateway_support import running_gateway
+
+PROGRAM = """
+import sys
+import penstock, penstock.mcp
+from penstock.server.application import application
+from penstock.cli.app import build
+build(rich=False)
+found = sorted(name for name in sys.modules if name.split(".")[0] in ("mcp", "mcp_types"))
+print(found)
+"""
+
+
+def test_a_gateway_that_nobody_asks_imports_nothing_of_mcp() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+async def test_without_the_extra_the_door_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [each for each in sys.modules if each.startswith("penstock.mcp.serving")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    async with running_gateway(keyed_engine()[0]) as gateway:
+        answers = [await gateway.client.post("/mcp", json={}) for _ in range(2)]
+    for answer in answers:
+        assert answer.status_code == 500
+        assert "pip install 'penstock[mcp]'" in answer.json()["error"]["message"]
