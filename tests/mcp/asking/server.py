@@ -11,7 +11,16 @@ from typing import Any
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.request_state import RequestStateSecurity
 
-from penstock import PenstockError, ToolDefinition, user
+from penstock import (
+    Message,
+    PenstockError,
+    Text,
+    ToolDefinition,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+)
 from penstock.mcp import Sampling, once, sample
 from penstock.mcp.asking.host import Answering
 from penstock.testing import FakeProvider, engine_with
@@ -108,6 +117,16 @@ def build(
         return f"{answer.tool_uses[0].name} {answer.tool_uses[0].input} {answer.stop_reason}"
 
     @server.tool()
+    async def remember(ctx: Context) -> str:
+        """A question with a tool's call in its history, and no tools."""
+        history = [
+            user("Add."),
+            assistant(ToolUse("1", "add", {})),
+            Message("user", (ToolResult("1", (Text("3"),)),)),
+        ]
+        return (await sample(ctx, history, max_tokens=9, engine=engine)).metadata.provider
+
+    @server.tool()
     async def pay(ctx: Context) -> str:
         """An effect between two questions."""
         runs["pay"] += 1
@@ -164,7 +183,7 @@ def build(
         return (await sample(ctx, f"a poem on {topic}", max_tokens=9, engine=engine)).text
 
     _ = summarise, everything, twice, same, together, gathered, calculate, forecast
-    _ = pay, fickle, many, mixed, careful, opening, poem
+    _ = remember, pay, fickle, many, mixed, careful, opening, poem
     return server, runs
 
 

@@ -149,6 +149,15 @@ async def test_a_host_without_tools_is_not_asked_with_tools(era: str) -> None:
 
 
 @era
+@pytest.mark.parametrize("tools", [True, False])
+async def test_a_host_without_tools_is_not_told_of_any(era: str, tools: bool) -> None:
+    server, _ = build(engine=engine_with(FakeProvider(["from here"])))
+    async with Host().client(server, era, tools=tools) as client:
+        result = await client.call_tool("remember")
+    assert said(result) == ("mcp-host" if tools else "fake")
+
+
+@era
 async def test_without_sampling_and_without_an_engine_the_client_learns_what_it_lacks(
     era: str,
 ) -> None:

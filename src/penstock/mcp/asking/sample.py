@@ -21,7 +21,7 @@ from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 
 from penstock.contract.exchange import Result
-from penstock.contract.messages import JSONObject, ToolResult
+from penstock.contract.messages import Content, JSONObject, ToolResult, ToolUse
 from penstock.contract.options import (
     IncludeContext,
     ModelPreferences,
@@ -96,7 +96,8 @@ async def sample(
     request = build_request(messages, cast(RequestOptions, options))
     theirs = [each for each in tools if isinstance(each, ToolDefinition)]
     ours = [_runnable(each) for each in tools if not isinstance(each, ToolDefinition)]
-    missing = lacking(ctx, call, tools=bool(tools))
+    spoken = any(_of_tools(part) for turn in request.messages for part in turn.content)
+    missing = lacking(ctx, call, tools=bool(tools) or spoken)
     if missing is None:
         ask = host(ctx, call)
     elif engine is not None:
@@ -169,6 +170,11 @@ class _Remembering:
 
 def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
     return cast(RunnableTool, given) if hasattr(given, "definition") else tool(cast(Any, given))
+
+
+def _of_tools(part: Content) -> bool:
+    """Whether only a host that knows tools can be told this."""
+    return isinstance(part, ToolUse | ToolResult)
 
 
 def _incapable(missing: str) -> MCPError:
