@@ -21,6 +21,22 @@ print(found)
 """
 
 
+LOGGING = """
+import logging, pathlib
+from penstock.mcp.serving.server import build_server, tasks_of
+build_server(tasks_of(pathlib.Path("nowhere.db")))
+print(logging.getLogger().handlers, logging.getLogger().level)
+"""
+
+
+def test_the_log_of_the_gateway_stays_as_it_is() -> None:
+    # In a process of its own, for pytest has set up the log of this one.
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[] 30"
+
+
 def test_a_gateway_that_nobody_asks_imports_nothing_of_mcp() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +34,28 @@ def tasks_of(file: Path) -> Tasks:
 def build_server(tasks: Tasks) -> MCPServer[Any]:
     """The server; it serves whoever `visiting` names. The tasks are closed by whoever made them."""
     streaming = StreamingTools()
-    server: MCPServer[Any] = MCPServer(
-        NAME,
-        title="Penstock",
-        version=__version__,
-        instructions=_INSTRUCTIONS,
-        extensions=[streaming, tasks],
-        middleware=[streaming.announce, tasks],
-        # Its lists change only when it is started anew, so there is nothing to listen to.
-        subscriptions=False,
-        log_level="WARNING",
-    )
+    with _logging_as_it_is():
+        server: MCPServer[Any] = MCPServer(
+            NAME,
+            title="Penstock",
+            version=__version__,
+            instructions=_INSTRUCTIONS,
+            extensions=[streaming, tasks],
+            middleware=[streaming.announce, tasks],
+            # Its lists change only when it is started anew, so there is nothing to listen to.
+            subscriptions=False,
+        )
     add_tools(server)
     add_resources(server)
     return server
+
+
+@contextmanager
+def _logging_as_it_is() -> Generator[None, None, None]:
+    """The SDK sets up the log of the whole process, unless somebody has; ours is set up already."""
+    root, somebody = logging.getLogger(), logging.NullHandler()
+    root.addHandler(somebody)
+    try:
+        yield
+    finally:
+        root.removeHandler(somebody)
