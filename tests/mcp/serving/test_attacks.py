@@ -1,4 +1,4 @@
-"""What strangers send to `/mcp`: it is refused in words, and the next caller is served."""
+"""What strangers send to `/mcp`, and what becomes of those who are being served meanwhile."""
 
 from __future__ import annotations
 
@@ -94,3 +94,24 @@ async def test_a_session_of_another_key_cancels_nothing() -> None:
             assert said.status_code == 202
             rest = [line async for line in lines]
     assert any("one two three four" in line for line in rest)
+
+
+async def test_a_call_that_runs_may_finish_while_the_gateway_stops() -> None:
+    call = {
+        "name": "generate",
+        "arguments": {"prompt": "one two three four five"},
+        "stream": {"chunkDelayMs": 50},
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call})
+    async with running_gateway(keyed_engine()[0]) as gateway:
+        async with gateway.client.stream(
+            "POST", "/mcp", content=body.encode(), headers=ACCEPT
+        ) as answer:
+            lines = answer.aiter_lines()
+            await anext(lines)
+            gateway.server.stop()
+            rest = [line async for line in lines if line.startswith("data: ")]
+        await gateway.task
+    assert json.loads(rest[-1].removeprefix("data: "))["result"]["content"] == [
+        {"type": "text", "text": "one two three four five"}
+    ]
