@@ -13,7 +13,8 @@ from penstock.server import anthropic_decode, anthropic_encode
 from penstock.server.anthropic_decode import MessagesCall
 from penstock.server.anthropic_errors import ANTHROPIC_ERRORS
 from penstock.server.asgi import Route, Routes
-from penstock.server.exchange import Exchange, Header, facts, forward, header_value, stream_facts
+from penstock.server.exchange import Exchange, Header, forward
+from penstock.server.facts import facts, header_value, stream_facts
 
 
 async def messages(engine: Engine, exchange: Exchange) -> None:

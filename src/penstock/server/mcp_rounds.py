@@ -21,7 +21,8 @@ from penstock.contract.tools import ToolSource
 from penstock.gateway import Engine
 from penstock.generators.conversation import Ask, Conversation
 from penstock.generators.sources import servers, tools_of
-from penstock.server.exchange import BatchEncoder, Exchange, stream_facts
+from penstock.server.exchange import BatchEncoder, Exchange
+from penstock.server.facts import stream_facts
 
 
 class Rounds:

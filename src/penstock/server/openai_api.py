@@ -17,7 +17,8 @@ from penstock.server import (
     openai_embeddings,
 )
 from penstock.server.asgi import Route, Routes
-from penstock.server.exchange import Exchange, facts, forward, stream_facts
+from penstock.server.exchange import Exchange, forward
+from penstock.server.facts import facts, stream_facts
 from penstock.server.mcp_rounds import follow, rounds_of
 from penstock.server.mcp_servers import with_permitted_servers
 from penstock.server.openai_chat_decode import ChatCall

@@ -9,7 +9,8 @@ from penstock.gateway import Engine
 from penstock.server import responses_decode, responses_encode
 from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, OpenAIErrors
-from penstock.server.exchange import Exchange, facts, forward, stream_facts
+from penstock.server.exchange import Exchange, forward
+from penstock.server.facts import facts, stream_facts
 from penstock.server.mcp_rounds import follow, rounds_of
 from penstock.server.mcp_servers import with_permitted_servers
 from penstock.server.openai_api import room

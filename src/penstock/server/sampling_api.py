@@ -11,7 +11,8 @@ from penstock.gateway import Engine
 from penstock.server.approvals import Approvals
 from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, HttpProblem
-from penstock.server.exchange import REQUEST_ID, Exchange, facts, stream_facts
+from penstock.server.exchange import REQUEST_ID, Exchange
+from penstock.server.facts import facts, stream_facts
 from penstock.server.sampling_decode import SamplingCall, decode, in_callers_words, read_call
 from penstock.server.sampling_encode import EventFrames, StreamEncoder, encode
 from penstock.server.sampling_errors import SAMPLING_ERRORS
