@@ -28,7 +28,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import AnyUrl
 
-from penstock.mcp.tasks import TaskClient
+from penstock.mcp import TaskClient, sampling_callback
+from penstock.testing import FakeProvider, engine_with
 
 REDIRECT = "http://localhost:3030/callback"
 ABOUT_US = "https://conformance-test.local/client-metadata.json"
@@ -154,12 +155,14 @@ async def main(url: str, scenario: str, version: str, context: dict[str, Any]) -
     """Do what the scenario is about; the context has what it tells clients."""
     auth = sign_in(url, context) if scenario.startswith("auth/") else None
     async with (
+        engine_with(FakeProvider(["An answer."])) as engine,
         httpx2.AsyncClient(auth=auth, timeout=SECONDS, follow_redirects=True) as http,
         Client(
             streamable_http_client(url, http_client=http),
             mode="auto" if version in MODERN_PROTOCOL_VERSIONS else "legacy",
             elicitation_callback=fill_in,
             extensions=[TaskClient()],
+            **sampling_callback(engine, approval="always", tools=True).options,
         ) as client,
     ):
         calls: list[dict[str, Any]] | None = context.get("toolCalls")
