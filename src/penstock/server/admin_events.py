@@ -8,6 +8,7 @@
 | `budget.warning` | a budget is spent up to one of its marks |
 | `call.refused` | somebody was not let in, or has used up the limits of the key |
 | `config.reloaded` | the configuration was read anew, or refused |
+| `approval.asked`, `approval.ended` | something waits for approval, or does no longer |
 | `events.dropped` | how many were left out here, because the reader was too slow |
 """
 
@@ -25,6 +26,8 @@ from penstock.server.exchange import Exchange
 from penstock.telemetry.feed import Feed, Listener, Told
 from penstock.telemetry.recent import RunningRequest
 from penstock.telemetry.records import (
+    ApprovalAsked,
+    ApprovalEnded,
     AttemptRecord,
     AttemptStarted,
     BudgetWarned,
@@ -53,6 +56,8 @@ NAMES: Mapping[type[Record], str] = {
     BudgetWarned: "budget.warning",
     CallRefused: "call.refused",
     ConfigReloaded: "config.reloaded",
+    ApprovalAsked: "approval.asked",
+    ApprovalEnded: "approval.ended",
 }
 DATA: Mapping[str, type[msgspec.Struct]] = {
     "request.started": RequestInfo,
@@ -63,6 +68,8 @@ DATA: Mapping[str, type[msgspec.Struct]] = {
     "budget.warning": BudgetWarned,
     "call.refused": CallRefused,
     "config.reloaded": ConfigReloaded,
+    "approval.asked": ApprovalAsked,
+    "approval.ended": ApprovalEnded,
     DROPPED: DroppedEvent,
 }
 """What each event holds."""

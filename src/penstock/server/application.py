@@ -81,6 +81,7 @@ def application(
         engine.hooks.subscribe(recent)
         feed.follow(engine.hooks)
         gate.on_refusal = engine.hooks.happened
+        approving.tell(engine.hooks.happened)
         if config.server.log != "none":
             engine.hooks.subscribe(RequestLog(), only=(RequestRecord,))
         return engine

@@ -6,12 +6,14 @@ go out: they may be streams, and whoever calls a gateway has a key, which an MCP
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import msgspec
 
 from penstock.config.sampling import SamplingConfig
-from penstock.contract.approval import Estimate, Review
+from penstock.contract.approval import Decision, Estimate, Review
 from penstock.contract.errors import SamplingRejected
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.requests import Caller
@@ -19,6 +21,7 @@ from penstock.engine.meter import NOBODY
 from penstock.gateway import Engine
 from penstock.mcp.host.approval import approved_request
 from penstock.mcp.host.queue import ApprovalQueue
+from penstock.telemetry.records import ApprovalAsked, ApprovalEnded
 
 
 class Approvals:
@@ -27,6 +30,27 @@ class Approvals:
     def __init__(self, queue: ApprovalQueue) -> None:
         """Whoever decides looks into this queue."""
         self.queue = queue
+
+    def tell(self, happened: Callable[[ApprovalAsked | ApprovalEnded], object]) -> None:
+        """Have what begins and ceases to wait told here."""
+        self.queue.on_asked = lambda waiting: happened(
+            ApprovalAsked(
+                id=waiting.id,
+                stage=waiting.review.stage,
+                server=waiting.review.server or None,
+                key=waiting.review.key,
+                expires=waiting.expires,
+                at=waiting.asked,
+            )
+        )
+        self.queue.on_ended = lambda waiting, decision: happened(
+            ApprovalEnded(
+                id=waiting.id,
+                outcome=_outcome(decision),
+                reason="" if decision is None else decision.reason,
+                at=time.time(),
+            )
+        )
 
     def configure(self, settings: SamplingConfig) -> None:
         """The configuration has changed; what waits already keeps its time."""
@@ -45,6 +69,12 @@ class Approvals:
                 return msgspec.structs.replace(known, review=_Asking(self.queue, known.key))
             case "always" | "policy":
                 return caller
+
+
+def _outcome(decision: Decision | None) -> Literal["approved", "denied", "gone"]:
+    if decision is None:
+        return "gone"
+    return "approved" if decision.approved else "denied"
 
 
 class _Asking:

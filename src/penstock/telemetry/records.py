@@ -239,7 +239,31 @@ class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
-Happening: TypeAlias = TargetChanged | BudgetWarned | CallRefused | ConfigReloaded
+class ApprovalAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, or an answer, waits for somebody to approve it; its words are in none of this."""
+
+    id: str
+    stage: Literal["request", "answer"]
+    server: str | None
+    """The MCP server that asks, where it is one."""
+    key: str | None
+    expires: float
+    at: float
+
+
+class ApprovalEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """It waits no longer."""
+
+    id: str
+    outcome: Literal["approved", "denied", "gone"]
+    """Denied by somebody, or for want of a decision; gone with whoever had asked."""
+    reason: str
+    at: float
+
+
+Happening: TypeAlias = (
+    TargetChanged | BudgetWarned | CallRefused | ConfigReloaded | ApprovalAsked | ApprovalEnded
+)
 """What belongs to no single request."""
 Record: TypeAlias = (
     RequestStarted | AttemptStarted | AttemptRecord | RequestContent | RequestRecord | Happening

@@ -21,6 +21,7 @@ from penstock.mcp import (
     ServerRule,
     sampling_callback,
 )
+from penstock.mcp.host.queue import Waiting
 from penstock.telemetry.records import Record
 from penstock.testing import FakeProvider, FakeReply, Recorder, engine_with
 from tests.mcp.host.connections import (
@@ -131,7 +132,14 @@ async def test_names_with_control_characters_are_refused(name: str) -> None:
 
 async def test_a_server_that_dies_takes_its_question_along() -> None:
     queue, waits, gone = ApprovalQueue(), asyncio.Event(), asyncio.Event()
-    queue.on_change = lambda: (waits if queue.waiting() else gone).set()
+    decisions: list[Decision | None] = []
+    queue.on_asked = lambda _waiting: waits.set()
+
+    def ended(_waiting: Waiting, decision: Decision | None) -> None:
+        decisions.append(decision)
+        gone.set()
+
+    queue.on_ended = ended
     model = FakeProvider()
     async with engine_with(model) as engine:
         host = SamplingHost(engine, approval=queue)
@@ -145,6 +153,7 @@ async def test_a_server_that_dies_takes_its_question_along() -> None:
                 await asyncio.gather(asking, return_exceptions=True)
         await gone.wait()
         assert queue.waiting() == []
+        assert decisions == [None]
         assert host.limits("mortal").running == 0
     assert model.requests == []
 

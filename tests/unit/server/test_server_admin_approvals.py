@@ -23,6 +23,7 @@ from penstock.server.application import answer_about_approvals
 from penstock.server.siblings import Siblings
 from penstock.testing import FakeProvider
 from tests.support.keyed import bearer, keyed_engine
+from tests.unit.server.admin_listening import listening
 from tests.unit.server.admin_support import Admin
 from tests.unit.server.gateway_support import running_gateway
 from tests.unit.server.sampling_support import CREATE, SOCKET, SamplingSocket, params, read_sse
@@ -88,6 +89,38 @@ async def test_what_waits_is_listed_and_approved() -> None:
         error = await admin.error("POST", f"approvals/{found['id']}", 404, json=order)
         assert "decided" in error["message"]
         assert await admin.get("approvals") == {"approvals": []}
+
+
+async def test_what_waits_and_what_becomes_of_it_is_told_as_it_happens() -> None:
+    async with asking() as admin, listening(admin) as events:
+        denied = sample(admin, "a secret")
+        (found,) = await waiting(admin)
+        await admin.send("POST", f"approvals/{found['id']}", {"decision": "deny", "reason": "no"})
+        await denied
+        approved = sample(admin)
+        (other,) = await waiting(admin)
+        await admin.send("POST", f"approvals/{other['id']}", {"decision": "approve"})
+        await approved
+        given_up = sample(admin)
+        (last,) = await waiting(admin)
+        given_up.cancel()
+        told: list[dict[str, Any]] = []
+        while len(told) < 6:
+            name, data, _ = await anext(events)
+            if name.startswith("approval."):
+                told.append({"name": name, **data})
+    begun, ended = told[::2], told[1::2]
+    assert [each["id"] for each in begun] == [found["id"], other["id"], last["id"]]
+    assert [each["id"] for each in ended] == [found["id"], other["id"], last["id"]]
+    assert {(each["stage"], each["key"], each["server"]) for each in begun} == {
+        ("request", "ci", None)
+    }
+    assert [(each["outcome"], each["reason"]) for each in ended] == [
+        ("denied", "no"),
+        ("approved", ""),
+        ("gone", ""),
+    ]
+    assert "secret" not in str(told)
 
 
 async def test_a_request_is_denied_with_a_reason() -> None:

@@ -1,13 +1,10 @@
 """`GET /admin/v1/events`: what happens, as it does."""
 
 import asyncio
-import contextlib
-import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
 from penstock.contract.errors import ProviderUnavailable
@@ -17,37 +14,8 @@ from penstock.telemetry.feed import Told
 from penstock.telemetry.records import ConfigReloaded, RequestStarted
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.keyed import ADMIN, bearer
-from tests.unit.server.admin_support import BASE, Admin, administered
-
-Event = tuple[str, dict[str, Any], int | None]
-
-
-@contextlib.asynccontextmanager
-async def listening(admin: Admin, last: int | None = None) -> AsyncGenerator[AsyncIterator[Event]]:
-    """The events from now on; what comes before the block is entered is not among them."""
-    headers = bearer(ADMIN) if last is None else {**bearer(ADMIN), "last-event-id": str(last)}
-    async with admin.gateway.client.stream("GET", f"{BASE}/events", headers=headers) as response:
-        assert response.status_code == 200
-        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
-        lines = response.aiter_lines()
-        assert await anext(lines) == ": listening"
-        yield read(lines)
-
-
-async def read(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
-    fields: dict[str, str] = {}
-    async for line in lines:
-        if line.startswith(":"):
-            continue
-        if line:
-            name, _, value = line.partition(": ")
-            fields[name] = value
-        elif fields:
-            number = fields.get("id")
-            data = json.loads(fields["data"])
-            msgspec.convert(data, DATA[fields["event"]])
-            yield fields["event"], data, None if number is None else int(number)
-            fields = {}
+from tests.unit.server.admin_listening import Event, listening
+from tests.unit.server.admin_support import BASE, administered
 
 
 async def named(events: AsyncIterator[Event], *names: str) -> list[dict[str, Any]]:

@@ -32,6 +32,10 @@ class Waiting(msgspec.Struct, frozen=True):
     """When it is denied for want of a decision."""
 
 
+def _hear_nothing(*_: object) -> None:
+    pass
+
+
 class ApprovalQueue:
     """An approver that waits for `decide`; what is not decided in time is denied."""
 
@@ -42,8 +46,10 @@ class ApprovalQueue:
         """
         self.timeout_s = timeout_s
         self.most = most
-        self.on_change: Callable[[], object] = lambda: None
-        """Called when something begins or ceases to wait."""
+        self.on_asked: Callable[[Waiting], object] = _hear_nothing
+        """Called when something begins to wait."""
+        self.on_ended: Callable[[Waiting, Decision | None], object] = _hear_nothing
+        """Called when it ceases to; without a decision, whoever has asked has gone."""
         self._waiting: dict[str, tuple[Waiting, asyncio.Future[Decision]]] = {}
 
     async def __call__(self, review: Review) -> Decision:
@@ -54,15 +60,21 @@ class ApprovalQueue:
         waiting = Waiting(secrets.token_hex(8), review, now, now + self.timeout_s)
         future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self._waiting[waiting.id] = waiting, future
-        self.on_change()
+        self.on_asked(waiting)
+        ended: Decision | None = None
+        try:
+            ended = decision = await self._decided(future)
+            return decision
+        finally:
+            del self._waiting[waiting.id]
+            self.on_ended(waiting, ended)
+
+    async def _decided(self, future: asyncio.Future[Decision]) -> Decision:
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await future
         except TimeoutError:
             return Decision.deny(f"nobody decided within {self.timeout_s:g} s")
-        finally:
-            del self._waiting[waiting.id]
-            self.on_change()
 
     def waiting(self) -> Sequence[Waiting]:
         """What is to be decided, the oldest first."""
