@@ -6,11 +6,12 @@ progress increases whatever a tool counts: 1, 1.5, 1.67, 2.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import uuid
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any
 
 import anyio
 from mcp.server.session import ServerSession
@@ -27,6 +28,7 @@ from penstock.mcp.streaming.wire import (
 
 current_call: ContextVar[CallStream | None] = ContextVar("current_call", default=None)
 """The streamed call that this code runs for."""
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class CallStream:
@@ -45,12 +47,13 @@ class CallStream:
             # The field asks for chunks, token or not; the request's id then says whose they are.
             self._token = f"stream-{self.id}"
         self._request = request
+        self._session = request.session
         self._claimed = False
         self._closed = False
         self._sent = 0
         self._reports = 0
         self._next_at = 0.0
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._turn = asyncio.Lock()
 
     @property
     def token(self) -> ProgressToken | None:
@@ -81,16 +84,18 @@ class CallStream:
 
     def follow(self, request: AnyRequest) -> None:
         """From now on send by the ways of this request, and number what its tool reports."""
-        if getattr(request.session, "call_stream", None) is not self:
-            request.session = _numbered(request.session, self)
-        self._request = request
+        session = request.session
+        if not isinstance(session, _Numbered) or session.call_stream is not self:
+            request.session = session = _numbered(session, self)
+        self._request, self._session = request, session.plain
 
     async def send(self, chunk: Chunk, total: int | None = None) -> None:
         """Send the next chunk, and return when it is on its way."""
         async with self._turn:
             if self._closed:
                 return
-            await self._pause()
+            if self._ask.delay_s:
+                await self._pause()
             seq = self._sent
             self._sent, self._reports = seq + 1, 0
             message, meta = self._form(chunk, seq, total)
@@ -113,23 +118,18 @@ class CallStream:
         self._closed = True
 
     async def _pause(self) -> None:
-        if self._ask.delay_s:
-            await anyio.sleep(max(0.0, self._next_at - anyio.current_time()))
-            self._next_at = anyio.current_time() + self._ask.delay_s
+        await anyio.sleep(max(0.0, self._next_at - anyio.current_time()))
+        self._next_at = anyio.current_time() + self._ask.delay_s
 
     def _form(
         self, chunk: Chunk, seq: int, total: int | None
     ) -> tuple[str | None, dict[str, Any] | None]:
         """The message, and what goes under `_meta`."""
-        body: dict[str, Any] = {"seq": seq}
+        if self._ask.in_message:
+            return _message(chunk, seq, total), None
+        body: dict[str, Any] = {"seq": seq, "content": chunk.content_json()}
         if total is not None:
             body["total"] = total
-        if self._ask.in_message:
-            body["data"] = chunk.data
-            if not isinstance(chunk.data, str):
-                body["content"] = chunk.content_json()
-            return json.dumps({CHUNK_KEY: body}, separators=(",", ":")), None
-        body["content"] = chunk.content_json()
         if self._ask.by_field:
             body |= {"chunk_num": seq + 1, "data": chunk.data}
         if self._made_token:
@@ -139,15 +139,15 @@ class CallStream:
     async def _notify(
         self, number: float, total: float | None, message: str | None, meta: dict[str, Any] | None
     ) -> None:
-        session = self._request.session
-        if self._token is None:
-            # In one process a client may listen without a token; anywhere else this does nothing.
-            await cast("_Numbered", session).report_to_caller(number, total, message)
+        if self._token is None or (meta is None and not self._made_token):
+            # The client's own token is known there, and in one process it may listen without any.
+            # Nothing is made of pydantic's on this way, which is the one of `stream_tool`.
+            await self._session.report_progress(number, total, message)
             return
         params = ProgressNotificationParams(
             progress_token=self._token, progress=number, total=total, message=message, _meta=meta
         )
-        await session.send_notification(
+        await self._session.send_notification(
             ProgressNotification(params=params), related_request_id=self._request.request_id
         )
 
@@ -156,6 +156,8 @@ class _Numbered(ServerSession):
     """A session whose tool's own progress takes its place among the chunks."""
 
     call_stream: CallStream
+    plain: ServerSession
+    """The session that this one stands for."""
 
     async def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
@@ -177,19 +179,22 @@ class _Numbered(ServerSession):
                 progress_token, progress, total, message, related_request_id
             )
 
-    async def report_to_caller(
-        self, progress: float, total: float | None, message: str | None
-    ) -> None:
-        await super().report_progress(progress, total, message)
 
-
-def _numbered(session: ServerSession, stream: CallStream) -> ServerSession:
+def _numbered(session: ServerSession, stream: CallStream) -> _Numbered:
     """The same session in all but progress; other extensions may have put one of theirs there."""
     made = object.__new__(_numbered_kind(type(session)))
-    vars(made).update(vars(session), call_stream=stream)
+    vars(made).update(vars(session), call_stream=stream, plain=session)
     return made
 
 
 @functools.cache
-def _numbered_kind(kind: type[ServerSession]) -> type[ServerSession]:
+def _numbered_kind(kind: type[ServerSession]) -> type[_Numbered]:
     return type(f"Numbered{kind.__name__}", (_Numbered, kind), {})
+
+
+def _message(chunk: Chunk, seq: int, total: int | None) -> str:
+    """The chunk as JSON; most are a few letters, which cost less than an object around them."""
+    more = "" if total is None else f',"total":{total}'
+    if not isinstance(chunk.data, str):
+        more += f',"content":{_json(chunk.content_json())}'
+    return f'{{"{CHUNK_KEY}":{{"seq":{seq},"data":{_json(chunk.data)}{more}}}}}'

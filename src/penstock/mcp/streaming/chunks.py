@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args
 
 import mcp_types
 import pydantic_core
@@ -32,21 +31,23 @@ class Chunks(list[T], Generic[T]):
         return handler(list[items[0]] if items else list[Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """One piece, as it goes out."""
 
     data: Any
     """The value as JSON has it."""
     text: str | None
     """For people: the text itself, or the value's JSON; None for pictures and the like."""
-    content: ContentBlock
     size: int
     """How many bytes of JSON, about."""
+    block: ContentBlock | None = None
+    """What the tool gave, if it is a block; for all else `text` makes one."""
 
     def content_json(self) -> dict[str, Any]:
         """The block as it goes out."""
-        return self.content.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if self.block is None:
+            return {"type": "text", "text": self.text}
+        return self.block.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def chunk_of(value: object, tool: str, seq: int) -> Chunk:
@@ -62,7 +63,7 @@ def chunk_of(value: object, tool: str, seq: int) -> Chunk:
             return _block(cast("ContentBlock", value))
         data = pydantic_core.to_jsonable_python(value, by_alias=True)
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return Chunk(data, text, TextContent(type="text", text=text), len(text.encode()))
+        return Chunk(data, text, len(text.encode()))
     # Not for JSON: of a type that has no JSON, no number, a circle, bytes or half a character.
     except (pydantic_core.PydanticSerializationError, ValueError, TypeError) as error:
         raise ToolError(
@@ -77,22 +78,17 @@ def chunks_of_result(result: mcp_types.CallToolResult, tool: str) -> list[Chunk]
     found = [chunk_of(block, tool, seq) for seq, block in enumerate(result.content)]
     match result.structured_content:
         case {"result": [*items]} if len(items) == len(found):
-            return [
-                Chunk(item, chunk.text, chunk.content, chunk.size)
-                for item, chunk in zip(items, found, strict=True)
-            ]
+            return [chunk._replace(data=item) for item, chunk in zip(items, found, strict=True)]
         case _:
             return found
 
 
 def _text(text: str) -> Chunk:
-    size = len(text) if text.isascii() else len(text.encode())
-    return Chunk(text, text, TextContent(type="text", text=text), size)
+    return Chunk(text, text, len(text) if text.isascii() else len(text.encode()))
 
 
 def _block(block: ContentBlock) -> Chunk:
     if isinstance(block, TextContent):
-        plain = _text(block.text)
-        return Chunk(plain.data, plain.text, block, plain.size)
+        return _text(block.text)._replace(block=block)
     data = block.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Chunk(data, None, block, len(json.dumps(data, ensure_ascii=False).encode()))
+    return Chunk(data, None, len(json.dumps(data, ensure_ascii=False).encode()), block)

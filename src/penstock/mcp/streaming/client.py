@@ -17,6 +17,7 @@ from penstock.contract.errors import ToolFailed
 from penstock.mcp.streaming.wire import CHUNK_KEY, STREAM_KEY
 
 _OPENING = f'{{"{CHUNK_KEY}":'
+_parse = json.JSONDecoder().raw_decode
 STRAGGLERS_S = 1.0
 """How long chunks may come after the result: they left before it, and are handed on beside it."""
 
@@ -212,22 +213,29 @@ class _Inbox:
             return
         if self.overrun or self._closed:
             return
+        if self._is_full_for(chunk.seq) and not await self._room_came(chunk.seq):
+            return
+        self._held[chunk.seq] = chunk
+        self._news.set()
+
+    def _is_full_for(self, seq: int) -> bool:
+        # The one that is read next must never wait behind those that come after it.
+        return len(self._held) >= self.size and seq != self._next
+
+    async def _room_came(self, seq: int) -> bool:
         if self._waiting >= self.size:
             self.overrun = True
             self._news.set()
             self.on_overrun()
-            return
+            return False
         self._waiting += 1
         try:
-            # The one that is read next must never wait behind those that come after it.
-            while len(self._held) >= self.size and chunk.seq != self._next:
+            while self._is_full_for(seq):
                 self._room.clear()
                 await self._room.wait()
         finally:
             self._waiting -= 1
-        if not self._closed:
-            self._held[chunk.seq] = chunk
-            self._news.set()
+        return not self._closed
 
     def close(self) -> None:
         """Nobody reads any more; those who wait for room need not."""
@@ -288,17 +296,19 @@ def _read_chunk(message: str | None) -> ToolChunk | None:
     if message is None or not message.startswith(_OPENING):
         return None
     try:
-        body = json.loads(message)
+        whole, end = _parse(message)
     except ValueError:
         return None
-    match body:
-        case {"dev.penstock/chunk": {"seq": int(seq), "data": data, **more}} if seq >= 0:
-            text = data if isinstance(data, str) else _text_of(more.get("content"))
-            total = more.get("total")
-            known = total if isinstance(total, int) else None
-            return ToolChunk(seq, text, data, more.get("content"), known)
-        case _:
-            return None
+    body = whole[CHUNK_KEY]
+    if end != len(message) or not isinstance(body, dict):
+        return None
+    fields = cast("dict[str, Any]", body)
+    seq, content, total = fields.get("seq"), fields.get("content"), fields.get("total")
+    if not isinstance(seq, int) or seq < 0 or "data" not in fields:
+        return None
+    data = fields["data"]
+    text = data if isinstance(data, str) else _text_of(content)
+    return ToolChunk(seq, text, data, content, total if isinstance(total, int) else None)
 
 
 def _text_of(content: object) -> str:
