@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ConfigDict
 
 from penstock.mcp.tasks import TaskClient, TaskHandle, start_task
+from penstock.mcp.tasks.listening import MOST_TASKS
 from penstock.mcp.tasks.wire import EXTENSION
 from tests.mcp.tasks.conftest import client_of
 from tests.mcp.tasks.server import Bench
@@ -86,6 +87,14 @@ async def test_a_tool_that_asks_first_is_no_task_before_it_works(bench: Bench) -
         assert isinstance(first, types.InputRequiredResult)
         task = await started(client, "resolve_first")
         assert (await task.result()).structured_content == {"result": "tide"}
+
+
+async def test_one_stream_tells_of_so_many_tasks(bench: Bench) -> None:
+    ids = [str(each) for each in range(MOST_TASKS + 1)]
+    async with client_of(bench.server, "auto") as client:
+        with pytest.raises(MCPError, match="has 1,001 ids") as refused:
+            await sent(client, "subscriptions/listen", notifications={"taskIds": ids})
+    assert refused.value.code == types.INVALID_PARAMS
 
 
 async def test_status_is_told_to_those_who_listen(bench: Bench) -> None:

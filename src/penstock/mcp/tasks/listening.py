@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mcp.server.context import CallNext, HandlerResult
+from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
-from mcp_types import ProgressToken
+from mcp_types import INVALID_PARAMS, ProgressToken
 
 from penstock.mcp.tasks.board import Board
 from penstock.mcp.tasks.channel import TaskChannel, session_on
@@ -23,6 +24,8 @@ from penstock.mcp.tasks.wire import (
     missing_extension,
 )
 
+MOST_TASKS = 1_000
+"""So many are looked up for one stream: the store has one thread, which everybody waits for."""
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _STATUS = "notifications/tasks"
 
@@ -39,6 +42,12 @@ async def listen(
         return await call_next(ctx)
     if not declares_tasks(ctx):
         raise missing_extension("subscriptions/listen with taskIds")
+    if len(wanted) > MOST_TASKS:
+        raise MCPError(
+            INVALID_PARAMS,
+            f"notifications.taskIds has {len(wanted):,} ids, and {MOST_TASKS:,} is the most for "
+            "one stream: open several",
+        )
     who = owner(ctx)
     found = [task for id in dict.fromkeys(wanted) if (task := await board.get(id)) is not None]
     own = [task for task in found if task.owner == who]
