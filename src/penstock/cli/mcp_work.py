@@ -157,7 +157,7 @@ def read_arguments(text: str) -> dict[str, Any]:
         text = sys.stdin.read()
     try:
         given: object = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise wrong("JSON", f"the arguments are not JSON: {error}") from error
     if not isinstance(given, dict):
         raise wrong("JSON", "the arguments are no object; give one such as '{\"a\": 1}'")

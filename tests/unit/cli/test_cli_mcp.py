@@ -99,6 +99,7 @@ def test_a_tool_that_fails_is_an_exit_code(folder: Path) -> None:
         (("tools", "python", "--header", "A: b"), 2, "--header: is for a server at an address"),
         (("tools", "http://127.0.0.1:1", "--header", "nonsense"), 2, "--header: has no name"),
         (("call", "python", "x", "{"), 2, "JSON: the arguments are not JSON"),
+        (("call", "python", "x", "[" * 100_000), 2, "JSON: the arguments are not JSON"),
         (("call", "python", "x", "[]"), 2, "JSON: the arguments are no object"),
     ],
 )
