@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any
 
 import mcp_types as types
@@ -125,7 +126,10 @@ async def test_the_list_comes_in_pages(bench: Bench) -> None:
         assert "nextCursor" not in second
 
 
-@pytest.mark.parametrize("cursor", ["", "nothing", "AAAA", "eyJhIjoxfQ==", "é"])
+LATER = base64.urlsafe_b64encode(b'[9223372036854775808, "x"]').decode()
+
+
+@pytest.mark.parametrize("cursor", ["", "nothing", "AAAA", "eyJhIjoxfQ==", "é", LATER])
 async def test_a_cursor_of_nobody_is_refused(bench: Bench, cursor: str) -> None:
     async with client_of(bench.server, "legacy") as client:
         with pytest.raises(MCPError, match="cursor") as raised:

@@ -29,6 +29,8 @@ LEGACY_TASKS_VERSION: Final = LATEST_HANDSHAKE_VERSION
 TASK_CANCELLED: Final = -32000
 TASK_LIMIT: Final = -32001
 """From the range that the standard leaves to implementations."""
+_LATEST: Final = 2**63
+"""No store keeps a moment behind this one."""
 LEGACY_CAPABILITY: Final[JSON] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
@@ -124,8 +126,11 @@ def read_cursor(cursor: str | None) -> Position | None:
     if cursor is None:
         return None
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(cursor.encode()), type=Position)
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        moment, id = msgspec.json.decode(base64.urlsafe_b64decode(cursor.encode()), type=Position)
+        if not 0 <= moment < _LATEST:
+            raise ValueError(moment)
+        return moment, id
+    except (binascii.Error, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise MCPError(
             INVALID_PARAMS,
             f"cursor {cursor!r} is none: give back the nextCursor of the page before, or none",
