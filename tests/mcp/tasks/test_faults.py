@@ -290,3 +290,8 @@ async def test_processes_on_one_store_know_of_one_another(era: str, tmp_path: Pa
         hanging = await started(here, "hang", label="one")
         await resume_task(there, hanging.id).cancel()
         assert (await hanging.state()).status == "cancelled"
+        # The work is stopped where it is done.
+        while True:
+            if one.stopped == ["one"]:
+                break
+            await asyncio.sleep(0.01)

@@ -94,6 +94,7 @@ class Job:
             self.task.ttl_ms / 1000, self.stop, "its time was over"
         )
         self._work = asyncio.current_task()
+        watching = asyncio.create_task(self._watch())
         try:
             if self._stopping:
                 raise asyncio.CancelledError
@@ -111,6 +112,9 @@ class Job:
             outcome = _failed(_error_of(error, self.task.tool))
         finally:
             expiry.cancel()
+            watching.cancel()
+            # From here on nothing is stopped: what came of it is being kept.
+            self._work = None
         await self._end(outcome)
         return None
 
@@ -124,6 +128,18 @@ class Job:
         self._reason = self._reason or reason
         if self._work is not None:
             self._work.cancel()
+
+    async def _watch(self) -> None:
+        """Stop the work when the task is ended elsewhere: a cancel may reach another process."""
+        await self.begun.wait()
+        try:
+            task = await self._board.until(self.task.id, lambda task: not task.is_open)
+        except PenstockError:
+            # The work itself will tell, when its end cannot be kept.
+            logger.exception("nobody watches task %s", _short(self.task))
+            return
+        if not self._stopping:
+            self.stop("its time was over" if task is None else task.message)
 
     # What the tool's channel hears
 
