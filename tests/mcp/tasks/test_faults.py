@@ -84,6 +84,20 @@ async def test_sessions_do_not_see_one_another(tmp_path: Path) -> None:
             assert (await task.state()).status == "working"
 
 
+async def test_without_sessions_nobody_is_told_the_ids_of_others(era: str, tmp_path: Path) -> None:
+    async with (
+        served(Bench(tmp_path / "tasks.db"), stateless_http=True) as url,
+        client_of(url, era) as one,
+        client_of(url, "legacy") as two,
+    ):
+        task = await started(one, "hang", label="one")
+        with pytest.raises(MCPError, match="nothing tells apart") as refused:
+            await sent(two, "tasks/list")
+        assert refused.value.code == types.METHOD_NOT_FOUND
+        # The id is the key.
+        assert (await resume_task(two, task.id).state()).status == "working"
+
+
 class Verifier:
     """Whoever has a token is the one that it names."""
 
@@ -94,12 +108,19 @@ class Verifier:
 @asynccontextmanager
 async def authorised(tmp_path: Path) -> AsyncGenerator[str]:
     """The server in this process, for those who have a token."""
-    port = free_port()
-    url = f"http://{HOST}:{port}"
-    auth = AuthSettings(issuer_url=AnyHttpUrl(url), resource_server_url=None)
+    issuer = AnyHttpUrl(f"http://{HOST}")
+    auth = AuthSettings(issuer_url=issuer, resource_server_url=None)
     bench = Bench(tmp_path / "tasks.db", auth=auth, token_verifier=Verifier())
-    config = uvicorn.Config(bench.server.streamable_http_app(), HOST, port, log_level="error")
-    server = uvicorn.Server(config)
+    async with served(bench) as url:
+        yield url
+
+
+@asynccontextmanager
+async def served(bench: Bench, **options: Any) -> AsyncGenerator[str]:
+    """The server in this process, behind an address."""
+    port = free_port()
+    app = bench.server.streamable_http_app(**options)
+    server = uvicorn.Server(uvicorn.Config(app, HOST, port, log_level="error"))
     async with bench.tasks:
         serving = asyncio.create_task(server.serve())
         while True:
@@ -107,7 +128,7 @@ async def authorised(tmp_path: Path) -> AsyncGenerator[str]:
                 break
             await asyncio.sleep(0.01)
         try:
-            yield f"{url}/mcp"
+            yield f"http://{HOST}:{port}/mcp"
         finally:
             server.should_exit = True
             await serving

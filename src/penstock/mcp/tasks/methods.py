@@ -31,7 +31,7 @@ from pydantic.alias_generators import to_camel
 from penstock.mcp.tasks.board import Board
 from penstock.mcp.tasks.channel import PROGRESS
 from penstock.mcp.tasks.outbox import Outbox, by_request
-from penstock.mcp.tasks.owners import Owner
+from penstock.mcp.tasks.owners import STRANGERS, Owner
 from penstock.mcp.tasks.records import JSON, TaskRecord, cancelled
 from penstock.mcp.tasks.wire import (
     LEGACY_TASKS_VERSION,
@@ -43,6 +43,7 @@ from penstock.mcp.tasks.wire import (
     legacy_result,
     legacy_task,
     missing_extension,
+    nobody_known,
     read_cursor,
     unknown_task,
     write_cursor,
@@ -129,7 +130,10 @@ class TaskMethods:
 
     async def _list(self, ctx: RequestContext, params: PaginatedRequestParams) -> JSON:
         after = read_cursor(params.cursor)
-        found = await self._board.store.page(self._owner(ctx), after, PAGE + 1)
+        owner = self._owner(ctx)
+        if owner == STRANGERS:
+            raise nobody_known()
+        found = await self._board.store.page(owner, after, PAGE + 1)
         page = found[:PAGE]
         shown = [legacy_task(await self._board.get(task.id) or task) for task in page]
         more = {"nextCursor": write_cursor(page[-1])} if len(found) > PAGE else {}

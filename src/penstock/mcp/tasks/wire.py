@@ -145,6 +145,15 @@ def unknown_task(id: str) -> MCPError:
     )
 
 
+def nobody_known() -> MCPError:
+    """For a list of tasks where the client cannot be told from others, whose tasks it would see."""
+    return MCPError(
+        METHOD_NOT_FOUND,
+        "tasks/list is not for clients that nothing tells apart: keep the ids of your tasks; the "
+        "server can ask for authorisation, keep sessions, or give Tasks an `owner`",
+    )
+
+
 def missing_extension(what: str) -> MCPError:
     """For a client that did not say that it understands tasks."""
     return MCPError(
