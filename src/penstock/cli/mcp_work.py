@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, TypeVar, cast
+from urllib.parse import urlsplit
 
 import typer
 
@@ -19,6 +20,7 @@ from penstock.contract.errors import ConfigurationError, ToolFailed
 from penstock.contract.options import MCPTool
 
 try:
+    import httpx2
     import mcp_types
     import pydantic
     from mcp import Client, InputRequiredRoundsExceededError, StdioServerParameters
@@ -40,6 +42,7 @@ _OF_SERVERS = (
     InputRequiredRoundsExceededError,
     OSError,
     TimeoutError,
+    httpx2.HTTPError,
     pydantic.ValidationError,
 )
 """What goes wrong on account of a server."""
@@ -60,6 +63,10 @@ class Peer(NamedTuple):
 
     def _target(self) -> Any:
         if self.server.startswith(("http://", "https://")):
+            try:
+                _ = urlsplit(self.server).port
+            except ValueError as error:
+                raise wrong("SERVER", f"{self.server!r} is no address: {error}") from error
             tool = MCPTool(self.server, "server", dict(map(_header, self.headers)))
             return over_http(tool)
         if self.headers:
@@ -157,6 +164,8 @@ def read_arguments(text: str) -> dict[str, Any]:
         text = sys.stdin.read()
     try:
         given: object = json.loads(text)
+        # Python reads more than can be sent: numbers that are none, and halves of characters.
+        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise wrong("JSON", f"the arguments are not JSON: {error}") from error
     if not isinstance(given, dict):
@@ -195,6 +204,8 @@ def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise wrong("--header", "has no name; write it as 'Name: value'")
+    if not (text.isascii() and text.isprintable()):
+        raise wrong("--header", f"{name!r} holds more than plain ASCII; encode what does")
     return name.strip(), value.strip()
 
 
