@@ -29,6 +29,7 @@ try:
 
     from penstock.mcp.http import over_http
     from penstock.mcp.streaming.client import stream_tool
+    from penstock.mcp.tools import MOST_PAGES
     from penstock.server.mcp_stdio import serve_stdio as serve_on_stdio
 except ImportError as error:
     raise ConfigurationError(
@@ -99,12 +100,14 @@ def list_tools(peer: Peer, *, as_json: bool) -> None:
         async with peer.client() as client:
             tools: list[mcp_types.Tool] = []
             cursor: str | None = None
-            while True:
+            for _ in range(MOST_PAGES):
                 page = await client.list_tools(cursor=cursor)
                 tools += page.tools
                 if not page.next_cursor or page.next_cursor == cursor:
                     return tools
                 cursor = page.next_cursor
+            terminal.say(f"the server has more than {MOST_PAGES} pages of tools; these are shown")
+            return tools
 
     with terminal.waiting("asking the server"):
         tools = run(main())

@@ -36,7 +36,7 @@ from penstock.mcp.results import result_of
 T = TypeVar("T")
 LIST_TTL_S = 60.0
 """How long a list of tools is good when the server says nothing about it."""
-_MOST_PAGES = 100
+MOST_PAGES = 100
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 """Before a server that no longer tells of changes is asked to do so again."""
 _logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ class ToolAdapter:
 
     async def _pages(self, client: Client) -> AsyncGenerator[mcp_types.ListToolsResult, None]:
         cursor: str | None = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(MOST_PAGES):
             page = await client.session.list_tools(
                 params=mcp_types.PaginatedRequestParams(cursor=cursor)
             )
@@ -199,7 +199,7 @@ class ToolAdapter:
             if not page.next_cursor or page.next_cursor == cursor:
                 return
             cursor = page.next_cursor
-        _logger.warning("%r has more pages of tools than %d, which is all", self.name, _MOST_PAGES)
+        _logger.warning("%r has more pages of tools than %d, which is all", self.name, MOST_PAGES)
 
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import httpx2
 import mcp_types as types
 import pytest
 import uvicorn
-from mcp import Client
+from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
@@ -316,3 +317,11 @@ async def test_processes_on_one_store_know_of_one_another(era: str, tmp_path: Pa
             if one.stopped == ["one"]:
                 break
             await asyncio.sleep(0.01)
+
+
+async def test_a_tool_is_not_looked_for_without_end() -> None:
+    script = Path(__file__).parents[2] / "support" / "mcp" / "misbehaving.py"
+    server = StdioServerParameters(command=sys.executable, args=[str(script), "endless-pages"])
+    async with client_of(server, "legacy") as client:
+        result = await run_task(client, "nowhere")
+    assert text_of(result) == "fine"

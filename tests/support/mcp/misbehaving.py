@@ -74,7 +74,10 @@ def _answer(request: dict[str, Any]) -> dict[str, Any] | None:
     match request["method"]:
         case "initialize":
             about = {"name": "misbehaving", "version": "1"}
-            capabilities: dict[str, Any] = {"tools": {}}
+            capabilities: dict[str, Any] = {
+                "tools": {},
+                "tasks": {"requests": {"tools": {"call": {}}}},
+            }
             return {
                 "result": {
                     "protocolVersion": params["protocolVersion"],

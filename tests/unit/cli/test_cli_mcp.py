@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.mcp.tools import MOST_PAGES
 from tests.unit.cli.harness import Finished, run_penstock
 
 ASKING = Path(__file__).parents[2] / "mcp" / "asking" / "server.py"
+MISBEHAVING = Path(__file__).parents[2] / "support" / "mcp" / "misbehaving.py"
 CONFIG = """
 [providers.fake]
 [models.default]
@@ -116,6 +118,14 @@ def test_what_is_wrong_is_one_line(
     done = mcp(folder, *arguments)
     assert (done.code, done.out) == (code, "")
     assert said in done.error_line
+
+
+def test_a_list_without_an_end_has_one(folder: Path) -> None:
+    server = shlex.join([sys.executable, str(MISBEHAVING), "endless-pages"])
+    done = mcp(folder, "tools", server, "--json")
+    assert done.code == 0, done.err
+    assert len(json.loads(done.out)["tools"]) == 2 * MOST_PAGES
+    assert "more than 100 pages" in done.err
 
 
 @era

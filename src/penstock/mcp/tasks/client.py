@@ -40,6 +40,7 @@ from pydantic.alias_generators import to_camel
 
 from penstock.mcp.tasks.records import JSON, Status
 from penstock.mcp.tasks.wire import EXTENSION
+from penstock.mcp.tools import MOST_PAGES
 
 LEAVE_S = 5.0
 """How long a server has to hear that a task is cancelled."""
@@ -288,7 +289,7 @@ async def _takes_tasks(client: Client, name: str) -> bool:
     if tasks is None or tasks.requests is None or tasks.requests.tools is None:
         return False
     cursor: str | None = None
-    while True:
+    for _ in range(MOST_PAGES):
         params = PaginatedRequestParams(cursor=cursor)
         page = await client.session.list_tools(params=params)
         for tool in page.tools:
@@ -296,7 +297,8 @@ async def _takes_tasks(client: Client, name: str) -> bool:
                 support = tool.execution.task_support if tool.execution else None
                 return support in ("optional", "required")
         if (cursor := page.next_cursor) is None:
-            return False
+            break
+    return False
 
 
 def _from_legacy(raw: JSON) -> JSON:
