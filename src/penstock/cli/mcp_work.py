@@ -59,6 +59,8 @@ class Peer(NamedTuple):
 
     def client(self, **options: Any) -> Client:
         """A client that is not connected yet; raises InvalidRequest for what names no server."""
+        if self.timeout is not None and not self.timeout > 0:
+            raise wrong("--timeout", f"{self.timeout} is not a positive number")
         mode = LATEST_MODERN_VERSION if self.era == "modern" else self.era
         return Client(self._target(), mode=mode, read_timeout_seconds=self.timeout, **options)
 

@@ -15,7 +15,13 @@ import msgspec
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in ("\n", "\t")}
+_TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""They change the direction of what follows, and so what is read."""
+_CONTROLS = {
+    code: None
+    for code in (*range(32), *range(127, 160), *_TURNING)
+    if chr(code) not in ("\n", "\t")
+}
 
 Cell = str | tuple[str, str]
 """A text, or a text and the style that it has in a terminal."""

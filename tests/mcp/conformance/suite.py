@@ -85,7 +85,20 @@ def record(leg: Leg, score: Score) -> None:
 
 
 def run(leg: Leg, folder: Path) -> Score:
-    """Run it; raises SuiteFailedError when a check fails or warns."""
+    """Run it; raises SuiteFailedError when a check fails or warns, twice.
+
+    Some checks are about time by the suite's own clock, such as an event within a second, which a
+    machine that runs other tests beside may miss once.
+    """
+    try:
+        return _run_once(leg, folder)
+    except SuiteFailedError as error:
+        print(f"{leg.about}: once more, for {error}")
+        again = folder.with_name(f"{folder.name}-again")
+        return _run_once(leg, again)
+
+
+def _run_once(leg: Leg, folder: Path) -> Score:
     script = node.required_packages(HERE / "npm") / "@modelcontextprotocol" / "conformance"
     command = [str(node.NODE), str(script / "dist" / "index.js"), leg.side]
     command += ["--suite", "all", "--timeout", str(SCENARIO_SECONDS * 1000), "-o", str(folder)]

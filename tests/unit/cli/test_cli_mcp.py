@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.terminal import visible
 from penstock.mcp.tools import MOST_PAGES
 from tests.unit.cli.harness import Finished, run_penstock
 
@@ -110,6 +111,8 @@ def test_a_tool_that_fails_is_an_exit_code(folder: Path) -> None:
         (("call", "python", "x", '{"a": 1e999}'), 2, "JSON: the arguments are not JSON"),
         (("call", "python", "x", r'{"a": "\ud800"}'), 2, "JSON: the arguments are not JSON"),
         (("call", "python", "x", "[]"), 2, "JSON: the arguments are no object"),
+        (("tools", "python", "--timeout", "0"), 2, "--timeout: 0.0 is not a positive number"),
+        (("call", "python", "x", "--timeout", "nan"), 2, "--timeout: nan is not a positive"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -118,6 +121,10 @@ def test_what_is_wrong_is_one_line(
     done = mcp(folder, *arguments)
     assert (done.code, done.out) == (code, "")
     assert said in done.error_line
+
+
+def test_what_a_server_says_does_not_turn_round_what_is_read() -> None:
+    assert visible("a\u202eb\u2066c\x1b[2J\n") == "abc[2J\n"
 
 
 def test_a_list_without_an_end_has_one(folder: Path) -> None:

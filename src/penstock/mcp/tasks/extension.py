@@ -30,6 +30,7 @@ from penstock.mcp.tasks.wire import (
     RequestContext,
     declares_tasks,
     is_modern,
+    leaves_no_room,
     legacy_task,
     missing_extension,
     modern_task,
@@ -165,7 +166,13 @@ class Tasks(Extension):
             job = self._job(ctx, call_next, name, self._limits.ttl_ms)
             if name in self._asks_first:
                 return await self._in_request(job)
-            return {"resultType": "task", **modern_task(await self._launch(job))}
+            try:
+                return {"resultType": "task", **modern_task(await self._launch(job))}
+            except MCPError as error:
+                if support == "required" or not leaves_no_room(error):
+                    raise
+                # Nothing that this client could do would make room: it did not ask for a task.
+                return await call_next(ctx)
         asked: Any = params.get("task") if ctx.protocol_version == LEGACY_TASKS_VERSION else None
         if asked is None:
             if support == "required":

@@ -182,6 +182,12 @@ def too_many(error: TooManyTasks) -> MCPError:
     return MCPError(TASK_LIMIT, str(error), {"limit": error.limit, "maximum": error.most})
 
 
+def leaves_no_room(error: MCPError) -> bool:
+    """Whether the client has as many tasks as are kept for it, ended ones among them."""
+    data: Any = error.error.data
+    return error.error.code == TASK_LIMIT and data["limit"] == "kept"
+
+
 def _moment(milliseconds: int) -> str:
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
