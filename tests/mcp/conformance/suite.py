@@ -93,7 +93,7 @@ def run(leg: Leg, folder: Path) -> Score:
     try:
         return _run_once(leg, folder)
     except SuiteFailedError as error:
-        print(f"{leg.about}: once more, for {error}")
+        sys.stdout.write(f"{leg.about}: once more, for {error}\n")
         again = folder.with_name(f"{folder.name}-again")
         return _run_once(leg, again)
 
