@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
 from mcp.client.extension import NotificationBinding
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
 from pydantic import ConfigDict
 
+from penstock.mcp import SqliteTasks, StreamingTools, Tasks
 from penstock.mcp.tasks import TaskClient, TaskHandle, start_task
 from penstock.mcp.tasks.listening import MOST_TASKS
 from penstock.mcp.tasks.wire import EXTENSION
@@ -127,11 +131,47 @@ async def test_status_is_told_to_those_who_listen(bench: Bench) -> None:
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def test_a_forgotten_middleware_is_named(bench: Bench) -> None:
+async def test_an_extension_alone_serves_modern_clients(bench: Bench) -> None:
     bench.server.middleware.remove(bench.tasks)
     async with client_of(bench.server, "auto") as client:
+        task = await started(client, "ask_word")
+        state = await until(task, "input_required")
+        assert state.task_id == task.id
+        assert (await client.call_tool("ask_word")).structured_content == {"result": "tide"}
+    async with client_of(bench.server, "legacy") as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
         with pytest.raises(MCPError, match=r"middleware=\[tasks\]"):
-            await client.call_tool("add", {"a": 1, "b": 2})
+            await client.call_tool("only_task")
+
+
+async def test_without_a_list_of_tools_long_calls_are_tasks(tmp_path: Path) -> None:
+    release = asyncio.Event()
+    tasks = Tasks(SqliteTasks(tmp_path / "tasks.db"))
+    server: MCPServer[Any] = MCPServer("all", extensions=[StreamingTools(), tasks])
+
+    @server.tool()
+    async def quick() -> str:
+        return "at once"
+
+    @server.tool()
+    async def wait() -> str:
+        await release.wait()
+        return "late"
+
+    @server.tool()
+    async def break_off() -> str:
+        raise ToolError("broken")
+
+    async with tasks, client_of(server, "auto") as client:
+        answer = await start_task(client, "quick")
+        assert isinstance(answer, types.CallToolResult)
+        assert answer.structured_content == {"result": "at once"}
+        broken = await start_task(client, "break_off")
+        assert isinstance(broken, types.CallToolResult)
+        assert broken.is_error
+        task = await started(client, "wait")
+        release.set()
+        assert (await task.result()).structured_content == {"result": "late"}
 
 
 async def test_a_modern_task_is_seen_by_a_legacy_client(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -41,6 +42,8 @@ from penstock.mcp.tasks.wire import (
 
 logger = logging.getLogger(__name__)
 Support: TypeAlias = Literal["optional", "required"]
+_SHORT_S = 1.0
+"""A call that takes no longer is answered as any other."""
 _GONE = "the client had gone before it was told of the task"
 _through: ContextVar[bool] = ContextVar("through", default=False)
 
@@ -51,9 +54,10 @@ class Tasks(Extension):
         tasks = Tasks(SqliteTasks("tasks.db"), tools={"research": "optional"})
         server = MCPServer("name", extensions=[tasks], middleware=[tasks])
 
-    It is both an extension and a middleware, for the SDK gives an extension no say in `initialize`
-    and `tools/list`, where legacy clients look for tasks. The tools need no change: a tool that
-    asks the client or reports progress does so as in any other call.
+    It is both an extension and a middleware. As an extension alone it serves modern clients: the
+    SDK gives an extension no say in `initialize` and `tools/list`, where legacy clients look for
+    tasks. The tools need no change: a tool that asks the client or reports progress does so as in
+    any other call.
     """
 
     identifier = EXTENSION
@@ -62,12 +66,15 @@ class Tasks(Extension):
         self,
         store: TaskStore,
         *,
-        tools: Mapping[str, Support],
+        tools: Mapping[str, Support] | None = None,
         asks_first: Collection[str] = (),
         limits: TaskLimits | None = None,
         owner: Owner = default_owner,
     ) -> None:
         """`tools` says which tools may, or must, be called as a task; no other can.
+
+        Without it all may. For a modern client, which has no say in it, a call is then a task when
+        it has taken a second, reports progress or asks something: not each small one.
 
         A legacy client decides for itself which calls are tasks. For a modern client that declares
         the extension every call of such a tool is one, from its beginning; only tools that
@@ -75,7 +82,7 @@ class Tasks(Extension):
         context, so that what their resolvers ask is asked before there is a task. `owner` tells
         clients apart: no one sees the tasks of another.
         """
-        self._tools = dict(tools)
+        self._tools = None if tools is None else dict(tools)
         self._asks_first = frozenset(asks_first)
         self._limits = limits or TaskLimits()
         self._owner = owner
@@ -115,11 +122,16 @@ class Tasks(Extension):
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: RequestContext, call_next: CallNext
     ) -> HandlerResult:
-        """Pass on what the middleware has let through; raises when it was forgotten."""
-        if not _through.get():
+        """Pass on what the middleware has let through, and do its work where there is none."""
+        if _through.get():
+            return await call_next(ctx)
+        if is_modern(ctx):
+            return await self._call(ctx, call_next)
+        if self._support(params.name) == "required":
             raise MCPError(
                 INTERNAL_ERROR,
-                "Tasks is no middleware of this server, and has to be: "
+                f"the tool {params.name!r} is called as a task only, and legacy clients see none, "
+                "for Tasks is no middleware of this server: "
                 "MCPServer(..., extensions=[tasks], middleware=[tasks])",
             )
         return await call_next(ctx)
@@ -155,7 +167,7 @@ class Tasks(Extension):
     async def _call(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         params: Mapping[str, Any] = ctx.params or {}
         name = str(params.get("name"))
-        support = self._tools.get(name)
+        support = self._support(name)
         if is_modern(ctx):
             if support is None:
                 return await call_next(ctx)
@@ -164,8 +176,8 @@ class Tasks(Extension):
                     raise missing_extension(f"the tool {name!r}")
                 return await call_next(ctx)
             job = self._job(ctx, call_next, name, self._limits.ttl_ms)
-            if name in self._asks_first:
-                return await self._in_request(job)
+            if self._tools is None or name in self._asks_first:
+                return await self._in_request(job, None if name in self._asks_first else _SHORT_S)
             try:
                 return {"resultType": "task", **modern_task(await self._launch(job))}
             except MCPError as error:
@@ -221,12 +233,18 @@ class Tasks(Extension):
         work.add_done_callback(lambda _: self._jobs.pop(job.task.id, None))
         return work
 
-    async def _in_request(self, job: Job) -> HandlerResult:
+    async def _in_request(self, job: Job, seconds: float | None) -> HandlerResult:
         """Run it for the client that waits, until it has ended or has become a task."""
         work = self._start(job)
         begun = asyncio.create_task(job.begun.wait())
+        both = {work, begun}
         try:
-            await asyncio.wait({work, begun}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                # Where there is no room for a task, the client waits for the answer.
+                with contextlib.suppress(MCPError):
+                    await job.begin()
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             job.stop(_GONE)
             raise
@@ -246,8 +264,11 @@ class Tasks(Extension):
         tools: list[JSON] = result.get("tools", [])
         return {**result, "tools": [self._declared(tool) for tool in tools]}
 
+    def _support(self, tool: str) -> Support | None:
+        return "optional" if self._tools is None else self._tools.get(tool)
+
     def _declared(self, tool: JSON) -> JSON:
-        support = self._tools.get(str(tool.get("name")))
+        support = self._support(str(tool.get("name")))
         return tool if support is None else {**tool, "execution": {"taskSupport": support}}
 
 

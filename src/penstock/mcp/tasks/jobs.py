@@ -67,16 +67,16 @@ class Job:
         self._outbox = Outbox(by_connection(ctx))
         self._gate = asyncio.Lock()
         self._work: asyncio.Task[Any] | None = None
-        self._stopping = False
+        self._stopping = self._over = False
         self._reason = ""
         self.task = draft
         self.begun = asyncio.Event()
         """Set when the call is a task, and its client has to be told so."""
 
     async def begin(self) -> TaskRecord:
-        """Keep it as a task, once: it is durable when this returns."""
+        """Keep it as a task, once: it is durable when this returns, unless the call is over."""
         async with self._gate:
-            if not self.begun.is_set():
+            if not (self._over or self.begun.is_set()):
                 try:
                     await self._board.store.create(self.task, self._limits)
                 except TooManyTasks as error:
@@ -99,15 +99,15 @@ class Job:
             if self._stopping:
                 raise asyncio.CancelledError
             result = await self._rounds()
-            if not self.begun.is_set():
+            if await self._never_began():
                 return result
             outcome = self._kept(result)
         except asyncio.CancelledError:
-            if not self.begun.is_set():
+            if await self._never_began():
                 raise
             outcome = _cancelled(self._reason) if self._reason else stopped
         except Exception as error:
-            if not self.begun.is_set():
+            if await self._never_began():
                 raise
             outcome = _failed(_error_of(error, self.task.tool))
         finally:
@@ -117,6 +117,12 @@ class Job:
             self._work = None
         await self._end(outcome)
         return None
+
+    async def _never_began(self) -> bool:
+        """Whether the call has ended as a call; from then on it does not become a task."""
+        async with self._gate:
+            self._over = not self.begun.is_set()
+        return self._over
 
     def stop(self, reason: str = "") -> None:
         """Stop the work as far as it lets itself be stopped; for this reason it is cancelled.
