@@ -22,7 +22,7 @@ from _support import ROOT, hand_over, parse_arguments, print_table, throwaway_py
 
 HERE = Path(__file__).parent
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "floor: aiohttp + msgspec": ("uvloop",),
+    "floor: aiohttp + msgspec": ("aiohttp", "msgspec", "uvloop"),
     "penstock": ("uvloop",),
     "openai": ("openai", "uvloop"),
     "litellm": ("litellm", "uvloop"),

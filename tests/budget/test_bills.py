@@ -39,7 +39,7 @@ from penstock.wiring import price_book
 from tests.budget.test_engine_books import INPUT, OUTPUT, PRICE, bookkeeper
 from tests.faults.answer import PROMPT_TOKENS, first_words
 from tests.faults.server import FaultServer
-from tests.support.raw import Handler, Peer, RawServer, whole
+from tests.support.raw import Handler, Peer, RawServer, settle, whole
 from tests.unit.providers.anthropic.message_wire import USAGE, body, text
 
 pytestmark = pytest.mark.timeout(30)
@@ -340,7 +340,7 @@ async def test_rounds_that_were_answered_are_paid_though_a_later_one_is_not(tmp_
 async def test_batches_that_were_answered_are_paid_though_others_are_not(tmp_path: Path) -> None:
     """Of three batches one is answered, one is refused, and one hangs."""
     texts = [f"text {number}" for number in range(2 * 2048 + 1)]
-    answered, refused = asyncio.Event(), asyncio.Event()
+    answered, hanging = asyncio.Event(), asyncio.Event()
 
     async def handle(peer: Peer) -> None:
         while (request := await peer.request()) is not None:
@@ -351,10 +351,13 @@ async def test_batches_that_were_answered_are_paid_though_others_are_not(tmp_pat
                 await peer.send(whole(msgspec.json.encode(said), headers=JSON))
                 answered.set()
             elif "text 2048" in asked:
+                # One that was never sent would cost nothing, and one half read is not answered.
                 await answered.wait()
+                await hanging.wait()
+                await settle()
                 await peer.send(whole(b"{}", status="400 Bad Request", headers=JSON))
-                refused.set()
             else:
+                hanging.set()
                 await peer.gone()
 
     async with RawServer(handle) as server, books_at(tmp_path, server.url, "e") as engine:
