@@ -22,22 +22,27 @@ from tests.budget.support import NOON, A, asleep, books, charge
 from tests.support.background import Timers, until
 
 
-async def test_what_gathers_while_it_writes_goes_into_one_transaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commits = 0
+def counted_commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many holds are open at each commit from now on."""
+    commits: list[int] = []
     commit = Books.commit
 
     def counting(self: Books) -> None:
-        nonlocal commits
-        commits += 1
+        commits.append(self.open_holds)
         commit(self)
 
     monkeypatch.setattr(Books, "commit", counting)
+    return commits
+
+
+async def test_what_gathers_while_it_writes_goes_into_one_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = counted_commits(monkeypatch)
     async with books(tmp_path / "x.db") as at:
         await asyncio.gather(*(at.spend(1, request_id=f"r{each}") for each in range(200)))
     # Each of the 200 has two; how many share one depends on the machine.
-    assert commits < 200
+    assert len(commits) < 200
 
 
 async def test_while_many_holds_are_open_what_is_begun_together_is_written_together(
@@ -45,14 +50,7 @@ async def test_while_many_holds_are_open_what_is_begun_together_is_written_toget
 ) -> None:
     async with books(tmp_path / "x.db") as at:
         held = [await at.hold(1, request_id=f"r{each}") for each in range(GATHER_FROM)]
-        commits: list[int] = []
-        commit = Books.commit
-
-        def counting(self: Books) -> None:
-            commits.append(self.open_holds)
-            commit(self)
-
-        monkeypatch.setattr(Books, "commit", counting)
+        commits = counted_commits(monkeypatch)
         await asyncio.gather(*(at.ledger.settle(hold, [charge(1)]) for hold in held))
         assert commits == [0]
 
@@ -70,23 +68,15 @@ async def test_what_waits_for_company_is_written_before_the_end(tmp_path: Path) 
 async def test_what_nobody_waits_for_is_written_with_what_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commits = 0
-    commit = Books.commit
-
-    def counting(self: Books) -> None:
-        nonlocal commits
-        commits += 1
-        commit(self)
-
     monkeypatch.setattr("penstock.budget.stores.sqlite.writer._LINGER_S", 600.0)
     async with books(tmp_path / "x.db") as at:
         await at.ledger.set_budget(Budget(name="total", limit_nanos=10))
         held = await at.hold(10)
-        monkeypatch.setattr(Books, "commit", counting)
+        commits = counted_commits(monkeypatch)
         at.ledger.settle_soon(held, [charge(1)])
         # It is written before the one behind it is judged, which has room only because of that.
         again = await at.hold(9)
-        assert commits == 1
+        assert len(commits) == 1
         at.ledger.settle_soon(again, [charge(2)])
         assert (await at.balance()).used_nanos == 3
 

@@ -147,6 +147,28 @@ def answering(*responses: bytes) -> Handler:
     return answer
 
 
+async def tunnel(peer: Peer) -> None:
+    """A CONNECT proxy: opens a connection and copies both ways until one side has gone."""
+    request = await peer.request()
+    assert request is not None
+    method, target, _ = request.line.split()
+    assert method == "CONNECT"
+    host, _, port = target.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    await peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+        sink.close()
+
+    try:
+        await asyncio.gather(copy(peer.reader, writer), copy(reader, peer.writer))
+    finally:
+        writer.close()
+
+
 async def settle() -> None:
     """Let both ends, which share this loop, take in all that is on its way over loopback."""
     for _ in range(20):

@@ -17,10 +17,7 @@ from tests.support.mcp.processes import http_server
 
 HERE = Path(__file__).parent
 LOCK = HERE.parents[2] / "requirements" / "client-fastmcp.txt"
-pytestmark = [
-    pytest.mark.timeout(400),  # the first run installs it
-    pytest.mark.skipif(not LOCK.is_file(), reason="fastmcp's lock file is not there"),
-]
+pytestmark = pytest.mark.timeout(400)  # the first run installs it
 
 
 @pytest.mark.parametrize("era", [*ERAS, "auto"])

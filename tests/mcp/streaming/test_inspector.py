@@ -18,7 +18,6 @@ PACKAGES = Path(__file__).parents[1] / "serving" / "npm"
 """The inspector is installed once for all tests that need it."""
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not PACKAGES.is_dir(), reason="the inspector's lock file is not there"),
     pytest.mark.parametrize("era", ["legacy", "modern", "auto"]),
     pytest.mark.parametrize("way", ["stdio", "http"]),
 ]

@@ -10,8 +10,6 @@ import pytest
 from tests.mcp.streaming.connections import SECONDS
 from tests.mcp.streaming.raw import JSON, process, tool_call
 
-pytest.importorskip("penstock.mcp.tasks")
-
 SERVER = """
 import sys
 from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from dataclasses import replace
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
-from mcp_types import INVALID_PARAMS, ProgressToken
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, ProgressToken
 
 from penstock.mcp.tasks.board import Board
 from penstock.mcp.tasks.channel import TaskChannel, session_on
@@ -110,8 +110,8 @@ class _Stream:
         """Nothing of a stream of notifications reports progress."""
 
     async def ask(self, questions: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        """Nobody asks by it."""
-        raise NotImplementedError
+        """A stream of notifications has no way back."""
+        raise MCPError(INVALID_REQUEST, "a client that listens cannot be asked anything")
 
 
 async def _stopped(teller: asyncio.Task[None]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock.contract.errors import MalformedResponse, ProviderUnavailable
 from penstock.providers.dialect import WireCall
 from penstock.providers.http import HttpTransport, TransportSettings
-from tests.support.raw import HOST, OK_HEAD, Peer, RawServer, answering, whole
+from tests.support.raw import HOST, OK_HEAD, Peer, RawServer, answering, tunnel, whole
 from tests.support.tls import make_authority
 
 CALL = WireCall("/", b"{}")
@@ -199,24 +199,6 @@ async def test_a_proxy_may_be_spoken_to_in_secret_too(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = make_authority(tmp_path_factory.mktemp("tls"))
-
-    async def tunnel(peer: Peer) -> None:
-        request = await peer.request()
-        assert request is not None
-        host, _, port = request.line.split()[1].rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        await peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-
-        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-            while data := await source.read(65536):
-                sink.write(data)
-                await sink.drain()
-            sink.close()
-
-        try:
-            await asyncio.gather(copy(peer.reader, writer), copy(reader, peer.writer))
-        finally:
-            writer.close()
 
     context = authority.server_context()
     settings = TransportSettings(ca_file=str(authority.file))

@@ -1,6 +1,5 @@
 """The proxy that the environment names is used, and its password stays secret."""
 
-import asyncio
 import base64
 import traceback
 
@@ -10,7 +9,7 @@ from penstock.contract.errors import ConfigurationError, ProviderUnavailable
 from penstock.providers.dialect import WireCall
 from penstock.providers.http import HttpTransport, TransportSettings
 from penstock.providers.proxies import proxy_for
-from tests.support.raw import HOST, Peer, RawServer, answering, unused_port, whole
+from tests.support.raw import HOST, Peer, RawServer, answering, tunnel, unused_port, whole
 from tests.support.tls import make_authority
 
 CALL = WireCall("/", b"{}")
@@ -22,28 +21,6 @@ async def forward(peer: Peer) -> None:
     """A forward proxy as simple as one can be: it answers itself, in the server's place."""
     while await peer.request():
         await peer.send(whole(b"by proxy"))
-
-
-async def tunnel(peer: Peer) -> None:
-    """A CONNECT proxy: opens a connection and copies both ways until one side has gone."""
-    request = await peer.request()
-    assert request is not None
-    method, target, _ = request.line.split()
-    assert method == "CONNECT"
-    host, _, port = target.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    await peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-
-    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        while data := await source.read(65536):
-            sink.write(data)
-            await sink.drain()
-        sink.close()
-
-    try:
-        await asyncio.gather(copy(peer.reader, writer), copy(reader, peer.writer))
-    finally:
-        writer.close()
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
