@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ PYTHONS = ("client-litellm.txt", "client-frameworks.txt")
 FIRST_RUN_SECONDS = 580
 """For a test that may have to install the packages; below the backstop of a whole test process."""
 ANSWER_SECONDS = 60
+LAST_WORDS_SECONDS = 1
 STOP_SECONDS = 5
 # The process may talk to this machine only, like every test.
 _GUARDED = """
@@ -56,8 +58,10 @@ class Program:
         asked = json.dumps({"do": what, **question})
         waiting = asyncio.create_task(asyncio.to_thread(self._ask, asked))
         await asyncio.wait([waiting], timeout=ANSWER_SECONDS)
-        if not waiting.done() and self._process is not None:
-            self._process.kill()  # which is the end of the wait, too
+        if not waiting.done() and (process := self._process) is not None:
+            process.send_signal(signal.SIGUSR1)  # where it stands is the best of its last words
+            await asyncio.wait([waiting], timeout=LAST_WORDS_SECONDS)
+            process.kill()  # which is the end of the wait, too
         return await waiting
 
     def _ask(self, question: str) -> dict[str, Any]:

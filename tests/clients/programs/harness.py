@@ -3,7 +3,10 @@
 It runs where the client is installed, so it knows nothing of Penstock and nothing of our packages.
 """
 
+import faulthandler
+import gc
 import json
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -49,6 +52,11 @@ def failure_of(error: BaseException, status: int | None, retry_after: str | None
 def serve(scenarios: Scenarios, describe: Callable[[Exception], Failure]) -> None:
     """Answer questions until there are none; an exception of the client is an answer too."""
     out, sys.stdout = sys.stdout, sys.stderr  # what a client prints is no answer
+    faulthandler.register(signal.SIGUSR1)  # sent when no answer comes
+    # A stream that a client dropped unread is closed by the collector. Should that happen while
+    # httpcore sends the next request, it waits for a lock that its own thread holds, for ever.
+    gc.disable()
+    gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         try:
@@ -56,3 +64,4 @@ def serve(scenarios: Scenarios, describe: Callable[[Exception], Failure]) -> Non
         except Exception as error:  # noqa: BLE001 - which one it is, is what the test checks
             answer = {"error": describe(error)}
         print(json.dumps(answer), file=out, flush=True)
+        gc.collect()
