@@ -1,0 +1,114 @@
+"""The sets of outcomes that the routing bench evaluates on: read from a folder, or made up."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.contract.ports import Target
+from penstock.providers.embedded.embeddings import shared
+from penstock.routing.features import FeatureMaker
+
+Floats = NDArray[np.float64]
+
+
+class WordVectorsEmbedder:
+    """The bundled table, as the router takes it."""
+
+    name = "wordllama"
+
+    def embed(self, texts: list[str]) -> Any:
+        return shared.embed(texts).vectors
+
+
+class Outcomes(NamedTuple):
+    """What every model did with every prompt; a row is a prompt, a column a model."""
+
+    name: str
+    prompts: list[str]
+    targets: list[Target]
+    scores: Floats
+    costs: Floats
+
+    def sample(self, most: int) -> Outcomes:
+        """Some of the prompts, the same ones in every run."""
+        if len(self.prompts) <= most:
+            return self
+        rows = np.random.default_rng(0).permutation(len(self.prompts))[:most]
+        prompts = [self.prompts[row] for row in rows]
+        return self._replace(prompts=prompts, scores=self.scores[rows], costs=self.costs[rows])
+
+
+def read(folder: Path, name: str) -> Outcomes:
+    """`NAME_prompts.parquet` and `NAME_outcomes.parquet`; the groups of prompts are not read."""
+    try:
+        import pyarrow.parquet as parquet  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError:
+        sys.exit("reading Parquet takes pyarrow: pip install pyarrow")
+    reader: Any = parquet
+    try:
+        prompts = reader.read_table(
+            folder / f"{name}_prompts.parquet", columns=["prompt_id", "prompt"]
+        ).to_pydict()
+        rows = reader.read_table(folder / f"{name}_outcomes.parquet").to_pydict()
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"--data {folder} --set {name}: {error}")
+    models = sorted(set(rows["model"]))
+    row_of = {prompt_id: row for row, prompt_id in enumerate(prompts["prompt_id"])}
+    column_of = {model: column for column, model in enumerate(models)}
+    scores = np.full((len(row_of), len(models)), np.nan)
+    costs = np.full_like(scores, np.nan)
+    for prompt_id, model, score, cost in zip(
+        rows["prompt_id"], rows["model"], rows["score"], rows["cost_usd"], strict=True
+    ):
+        if prompt_id in row_of:
+            scores[row_of[prompt_id], column_of[model]] = score
+            costs[row_of[prompt_id], column_of[model]] = cost
+    whole = ~np.isnan(scores).any(1)
+    texts = [text for text, keep in zip(prompts["prompt"], whole, strict=True) if keep]
+    targets = [Target("bench", model) for model in models]
+    return Outcomes(name, texts, targets, scores[whole], costs[whole])
+
+
+def made_up(number: int) -> Outcomes:
+    """Prompts of four kinds and three models, each of which is good at some of them."""
+    dice = random.Random(7)
+    words = {
+        "sums": "add multiply divide number total each apples price percent how many".split(),
+        "law": "court contract statute plaintiff liable appeal clause damages rule held".split(),
+        "code": "def return loop list index error function class import test".split(),
+        "talk": "story friend weather poem letter happy morning garden travel song".split(),
+    }
+    skill = {  # the chance of a right answer, by kind, and dollars a thousand characters
+        "large": ((0.9, 0.85, 0.9, 0.9), 0.01),
+        "coder": ((0.6, 0.3, 0.9, 0.5), 0.002),
+        "small": ((0.35, 0.4, 0.3, 0.85), 0.0005),
+    }
+    prompts: list[str] = []
+    scores, costs = np.zeros((number, len(skill))), np.zeros((number, len(skill)))
+    for row in range(number):
+        kind = dice.randrange(len(words))
+        chosen = dice.choices(list(words.values())[kind], k=dice.randrange(8, 60))
+        digits = [str(dice.randrange(99)) for _ in range(9)] if kind == 0 else []
+        prompts.append(" ".join(dice.sample(chosen + digits, len(chosen) + len(digits))) + "?")
+        for column, (chances, price) in enumerate(skill.values()):
+            scores[row, column] = float(dice.random() < chances[kind])
+            costs[row, column] = price * (0.1 + len(prompts[-1]) / 1000)
+    targets = [Target("bench", model) for model in skill]
+    return Outcomes("made up", prompts, targets, scores, costs)
+
+
+def feature_rows(prompts: list[str]) -> NDArray[np.float32]:
+    """What the router knows of each prompt."""
+    maker = FeatureMaker(WordVectorsEmbedder())
+    return np.asarray([maker.vector(prompt) for prompt in prompts])
+
+
+def tokens(prompt: str) -> int:
+    """The size of a prompt, as the costs of the sets were estimated by."""
+    return len(prompt) // 4

@@ -1,0 +1,184 @@
+"""Routers that have seen a half of the prompts with all outcomes, judged on the other half."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from _routing_data import Floats, Outcomes, tokens
+from _routing_measures import (
+    Curve,
+    TwoModels,
+    aiq,
+    at_costs,
+    hull,
+    reached,
+    single_models,
+    two_models,
+)
+from numpy.typing import NDArray
+
+from penstock.routing.decision import Offer, Scales, Weights, choose
+from penstock.routing.learner import Learner
+from penstock.routing.outcomes import Outcome, Quality
+from penstock.routing.traffic import Traffic
+
+COST_WEIGHTS = [0.0, *np.geomspace(0.02, 200, 36).tolist()]
+Rows = NDArray[np.intp]
+Estimator = Callable[[Rows, Rows], Floats]
+"""Takes the rows to learn from and those to judge; the quality expected of each model."""
+
+
+class Offline(NamedTuple):
+    """What a router reaches; of several splits, the mean."""
+
+    two: TwoModels | None
+    aiq: float
+    no_routing: float
+    worst: float
+    """The least by which it is above no routing at the same cost, along the whole curve."""
+    curve: Curve
+
+
+def splits(number: int, seeds: int, most: int | None = None) -> Iterator[tuple[Rows, Rows]]:
+    """Random halves; of the first at most so many."""
+    for seed in range(seeds):
+        order = np.random.default_rng(seed).permutation(number)
+        half = number // 2
+        yield order[: half if most is None else min(half, most)], order[half:]
+
+
+def penstock_estimator(data: Outcomes, features: NDArray[np.float32]) -> Estimator:
+    """The project's own learner, an outcome at a time."""
+
+    def estimate(learnt: Rows, judged: Rows) -> Floats:
+        learner = Learner()
+        for row in learnt:
+            for column, target in enumerate(data.targets):
+                learner.learn(
+                    Outcome(
+                        target=target,
+                        features=features[row],
+                        prompt_tokens=tokens(data.prompts[row]),
+                        quality=Quality(float(data.scores[row, column])),
+                        cost_usd=float(data.costs[row, column]),
+                    )
+                )
+        return np.asarray(
+            [
+                [each.quality for each in learner.estimates(features[row], 0, data.targets)]
+                for row in judged
+            ]
+        )
+
+    return estimate
+
+
+def plain_neighbours(data: Outcomes, vectors: NDArray[np.float32], number: int) -> Estimator:
+    """The mean of the nearest prompts, without anything else."""
+
+    def estimate(learnt: Rows, judged: Rows) -> Floats:
+        similar = vectors[judged] @ vectors[learnt].T
+        nearest = np.argpartition(-similar, number, axis=1)[:, :number]
+        return data.scores[learnt][nearest].mean(1)
+
+    return estimate
+
+
+def by_chance(data: Outcomes) -> Estimator:
+    """Noise."""
+
+    def estimate(learnt: Rows, judged: Rows) -> Floats:
+        return np.random.default_rng(int(judged[0])).random((len(judged), len(data.targets)))
+
+    return estimate
+
+
+def digests(prompts: list[str]) -> NDArray[np.float32]:
+    """SHA-256 of each prompt as a vector of bits, which was the first idea."""
+    raw = np.asarray([list(hashlib.sha256(prompt.encode()).digest()) for prompt in prompts])
+    bits = np.unpackbits(raw.astype(np.uint8), axis=1)
+    return (bits.astype(np.float32) * 2 - 1) / 16
+
+
+def evaluate(data: Outcomes, estimator: Estimator, seeds: int) -> Offline:
+    """Mean over the splits; the curve is that of the first."""
+    twos: list[TwoModels] = []
+    rows: list[tuple[float, float]] = []
+    curves: list[Curve] = []
+    margins: list[Floats] = []
+    for learnt, judged in splits(len(data.prompts), seeds):
+        quality = estimator(learnt, judged)
+        scores, costs = data.scores[judged], data.costs[judged]
+        twos += _as_two(data, quality, judged)
+        alone = single_models(scores, costs)
+        lowest, highest = min(alone)[0], max(alone)[0]
+        curve = _swept(data, quality, learnt, judged)
+        curves.append(curve)
+        rows.append((aiq(curve, lowest, highest), aiq(alone, lowest, highest)))
+        margins.append(_above(curve, hull(alone)))
+    ours, none = np.mean(rows, 0).tolist()
+    two = TwoModels(*np.mean(twos, 0).tolist()) if twos else None
+    worst = float(np.min(np.mean(margins, 0)))
+    return Offline(two, ours, none, worst, curves[0])
+
+
+def apgr_with(data: Outcomes, estimator: Estimator, seeds: int, most: int) -> float:
+    """The share of the gap recovered when only so many prompts have been seen."""
+    found = [
+        _as_two(data, estimator(learnt, judged), judged)[0].apgr
+        for learnt, judged in splits(len(data.prompts), seeds, most)
+    ]
+    return float(np.mean(found))
+
+
+def _as_two(data: Outcomes, quality: Floats, judged: Rows) -> list[TwoModels]:
+    if len(data.targets) != 2:
+        return []
+    strong = int(data.costs.mean(0).argmax())
+    scores = data.scores[judged]
+    preference = quality[:, strong] - quality[:, 1 - strong]
+    return [two_models(preference, scores[:, 1 - strong], scores[:, strong])]
+
+
+def _swept(data: Outcomes, quality: Floats, learnt: Rows, judged: Rows) -> Curve:
+    """What the project's own decision reaches with every weight of cost."""
+    expected = _expected_costs(data, learnt, judged)
+    usual = Scales(float(data.costs[learnt].mean(0).max()), 0.0)
+    offers = [
+        [
+            Offer(target, float(q), cost_usd=float(c))
+            for target, q, c in zip(data.targets, qualities, costs, strict=True)
+        ]
+        for qualities, costs in zip(quality, expected, strict=True)
+    ]
+    column_of = {target: column for column, target in enumerate(data.targets)}
+    dice = np.random.default_rng(0)
+    curve: Curve = []
+    for weight in COST_WEIGHTS:
+        weights = Weights(1.0, weight, 0.0)
+        chosen = [
+            column_of[choose(each, weights, dice, scales=usual, floor=0, noise=0).best.target]
+            for each in offers
+        ]
+        curve.append(reached(chosen, data.scores[judged], data.costs[judged]))
+    return curve
+
+
+def _expected_costs(data: Outcomes, learnt: Rows, judged: Rows) -> Floats:
+    """What the project expects answers to cost; every router gets the same."""
+    sizes = [tokens(prompt) for prompt in data.prompts]
+    columns: list[list[float]] = []
+    for column in range(len(data.targets)):
+        traffic = Traffic()
+        for row in learnt:
+            traffic.add(sizes[row], cost_usd=float(data.costs[row, column]))
+        columns.append([traffic.expected(sizes[row]).cost_usd or 0.0 for row in judged])
+    return np.asarray(columns).T
+
+
+def _above(curve: Curve, none: Curve) -> Floats:
+    cost, quality = np.asarray(curve).T
+    return quality - at_costs(none, cost)

@@ -1,0 +1,85 @@
+"""Routers that learn while they serve: a stream of prompts, each answered by the chosen model.
+
+The mean cost is held near a budget by the weight of cost, as an operator would turn it. Only the
+chosen model's outcome is seen; with full information all are, which nobody has outside a bench.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from _routing_data import Outcomes, WordVectorsEmbedder, tokens
+from _routing_measures import at_costs, hull, reached, single_models
+from numpy.typing import NDArray
+
+from penstock.routing.decision import Weights
+from penstock.routing.features import FeatureMaker
+from penstock.routing.learned import LearnedRouter, RoutingSettings
+from penstock.routing.outcomes import Outcome, Quality
+
+BUDGET = 0.5
+"""Of the way from the cheapest model's mean cost to the dearest one's."""
+_STEP = 0.03
+
+
+class Online(NamedTuple):
+    """What was reached in the last two thirds of the stream; of several streams, the mean."""
+
+    quality: float
+    cost: float
+    no_routing: float
+    """The best mix of single models at that cost."""
+
+    @property
+    def gain(self) -> float:
+        return self.quality - self.no_routing
+
+
+def served(
+    data: Outcomes, features: NDArray[np.float32], seeds: int, *, full_information: bool = False
+) -> Online:
+    """Serve the prompts in random orders."""
+    found = [_serve(data, features, seed, full_information) for seed in range(seeds)]
+    return Online(*np.mean(found, 0).tolist())
+
+
+def _serve(
+    data: Outcomes, features: NDArray[np.float32], seed: int, full_information: bool
+) -> Online:
+    order = np.random.default_rng(1000 + seed).permutation(len(data.prompts))
+    free = {"floor": 0.0, "noise": 0.0} if full_information else {}
+    router = LearnedRouter(
+        FeatureMaker(WordVectorsEmbedder()), RoutingSettings(in_force=True, seed=seed, **free)
+    )
+    column_of = {target: column for column, target in enumerate(data.targets)}
+    means = data.costs.mean(0)
+    span = float(means.max() - means.min())
+    budget = float(means.min()) + BUDGET * span
+    log_weight = 0.0
+    chosen: list[int] = []
+    for row in order:
+        size = tokens(data.prompts[row])
+        weights = Weights(1.0, math.exp(log_weight), 0.0)
+        decided = router.decide(features[row], size, data.targets, weights)
+        column = column_of[decided.targets[0]]
+        chosen.append(column)
+        log_weight += _STEP * (float(data.costs[row, column]) - budget) / span
+        log_weight = min(5.0, max(-5.0, log_weight))
+        for seen in range(len(data.targets)) if full_information else (column,):
+            router.learn(
+                Outcome(
+                    target=data.targets[seen],
+                    features=features[row],
+                    prompt_tokens=size,
+                    quality=Quality(float(data.scores[row, seen])),
+                    cost_usd=float(data.costs[row, seen]),
+                    logged=None if full_information else decided.logged(),
+                )
+            )
+    late = slice(len(order) // 3, None)
+    scores, costs = data.scores[order[late]], data.costs[order[late]]
+    cost, quality = reached(chosen[late], scores, costs)
+    none = at_costs(hull(single_models(scores, costs)), np.asarray([cost]))
+    return Online(quality, cost, float(none[0]))

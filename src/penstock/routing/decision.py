@@ -1,0 +1,173 @@
+"""Which target is chosen, from what is expected of each; pure, given the dice.
+
+utility = intelligence x quality - cost x relative cost - speed x relative time
+
+Quality is from 0 to 1. Cost and time are relative to the dearest and the slowest target for usual
+prompts, and so that equal priorities ask of the dearest target to be right in `WORTH` more of all
+cases than a free one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from penstock.contract.options import ModelPreferences
+from penstock.contract.ports import Target
+from penstock.routing.outcomes import Logged
+
+WORTH = 0.25
+FLOOR = 0.02
+"""The share of requests that goes to any target by chance, so that none is forgotten."""
+NOISE = 0.5
+"""How much of its doubts a target's quality is drawn with; 1 is Thompson sampling as published."""
+_DRAWS = 64
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """What counts, and how much."""
+
+    intelligence: float = 1.0
+    cost: float = 0.3
+    speed: float = 0.1
+
+    @classmethod
+    def of(cls, preferences: ModelPreferences | None) -> Weights:
+        """The priorities of a request; when it has any, those that are left out count nothing."""
+        if preferences is None:
+            return cls()
+        given = (preferences.intelligence, preferences.cost, preferences.speed)
+        if all(each is None for each in given):
+            return cls()
+        return cls(*(each or 0.0 for each in given))
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A target that may be chosen, and what is expected of it."""
+
+    target: Target
+    quality: float
+    deviation: float = 0.0
+    evidence: float = 0.0
+    cost_usd: float = 0.0
+    latency_ms: float = 0.0
+
+
+class Scales(NamedTuple):
+    """What the dearest and the slowest target take for usual prompts; 0 when nobody knows."""
+
+    cost_usd: float
+    latency_ms: float
+
+    @classmethod
+    def of(cls, offers: Sequence[Offer]) -> Scales:
+        """By the offers for this one prompt."""
+        return cls(max(o.cost_usd for o in offers), max(o.latency_ms for o in offers))
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """A target with its utility, and what that is made of."""
+
+    offer: Offer
+    utility: float
+    spent: float
+    """What cost and time took off it."""
+    propensity: float
+    """How likely it was to be chosen."""
+
+    @property
+    def target(self) -> Target:
+        """Which one it is."""
+        return self.offer.target
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The targets in the order in which they are tried, and how that came about."""
+
+    ranked: tuple[Scored, ...]
+    """The chosen one first, the others by utility."""
+    best: Scored
+    """What the estimates put first."""
+    first: Scored
+    """What the configuration puts first."""
+    explored: bool
+    """Whether the chosen one is not the one that would be expected: it was tried to learn."""
+    weights: Weights
+
+    @property
+    def chosen(self) -> Scored:
+        """The target that is tried first."""
+        return self.ranked[0]
+
+    def logged(self, tick: int, target: Target | None = None) -> Logged:
+        """What is kept for judging; of another target than the chosen, if that one answered."""
+        at = next((s for s in self.ranked if s.target == target), self.chosen)
+        three = (at, self.best, self.first)
+        return Logged(
+            tick,
+            at.propensity,
+            self.best.target,
+            self.first.target,
+            (three[0].offer.quality, three[1].offer.quality, three[2].offer.quality),
+            (three[0].spent, three[1].spent, three[2].spent),
+            self.weights.intelligence,
+        )
+
+
+def choose(
+    offers: Sequence[Offer],
+    weights: Weights,
+    dice: np.random.Generator,
+    *,
+    scales: Scales | None = None,
+    floor: float = FLOOR,
+    noise: float = NOISE,
+    in_force: bool = True,
+) -> Choice:
+    """Choose among the offers, which stand in the configured order.
+
+    Each quality is drawn from what it may be, many times, and the share of draws in which a target
+    is the best is how likely it is chosen: the likelihood is exact and can be logged. Unless the
+    estimates are `in_force`, the first offer is chosen, but for the share `floor`.
+    """
+    scales = scales or Scales.of(offers)
+    spent = [_spent(offer, weights, scales) for offer in offers]
+    utility = np.asarray(
+        [weights.intelligence * o.quality - s for o, s in zip(offers, spent, strict=True)]
+    )
+    best = int(utility.argmax())
+    if in_force and noise > 0:
+        doubts = np.asarray([o.deviation for o in offers]) * (noise * weights.intelligence)
+        drawn = utility + doubts * dice.standard_normal((_DRAWS, len(offers)))
+        likely = np.bincount(drawn.argmax(1), minlength=len(offers)) / _DRAWS
+    else:
+        likely = np.zeros(len(offers))
+        likely[best if in_force else 0] = 1.0
+    # A request that does not care for quality is not used to learn about it.
+    whole = weights.intelligence + weights.cost + weights.speed
+    floor *= weights.intelligence / whole if whole else 0.0
+    likely = (1 - floor) * likely + floor / len(offers)
+    chosen = int(min(np.searchsorted(likely.cumsum(), dice.random()), len(offers) - 1))
+    scored = [
+        Scored(offer, float(utility[i]), spent[i], float(likely[i]))
+        for i, offer in enumerate(offers)
+    ]
+    rest = sorted((i for i in range(len(offers)) if i != chosen), key=lambda i: -utility[i])
+    expected = best if in_force else 0
+    order = rest if in_force else sorted(rest)
+    return Choice(
+        tuple(scored[i] for i in (chosen, *order)),
+        scored[best],
+        scored[0],
+        chosen != expected,
+        weights,
+    )
+
+
+def _spent(offer: Offer, weights: Weights, scales: Scales) -> float:
+    cost = offer.cost_usd / scales.cost_usd if scales.cost_usd else 0.0
+    time = offer.latency_ms / scales.latency_ms if scales.latency_ms else 0.0
+    return WORTH * (weights.cost * cost + weights.speed * time)

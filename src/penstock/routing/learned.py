@@ -1,0 +1,218 @@
+"""The router that learns: features, estimates, a choice, and what became of it.
+
+It decides and takes in outcomes without waiting for anything; who stores outcomes gives them to
+`learn` again after a restart, in their order, and all is as it was.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.contract.ports import Target
+from penstock.routing.decision import FLOOR, NOISE, Choice, Offer, Scales, Weights, choose
+from penstock.routing.evidence import Evidence, Verdict
+from penstock.routing.features import FeatureMaker
+from penstock.routing.index import ExactIndex, VectorIndex
+from penstock.routing.learner import Estimate, Learner, LearnerSettings
+from penstock.routing.outcomes import Logged, Outcome
+
+MOST_KEYS = 64
+"""With isolation, so many keys are remembered; the one that is unused for longest is forgotten."""
+
+
+class RoutingSettings(msgspec.Struct, frozen=True):
+    """How the router learns and tries."""
+
+    learner: LearnerSettings = msgspec.field(default_factory=LearnerSettings)
+    floor: float = FLOOR
+    noise: float = NOISE
+    isolated: bool = False
+    """Whether each key learns from its own outcomes only."""
+    in_force: bool = False
+    """Whether what is learnt is used from the start, before there is evidence that it helps."""
+    seed: int | None = None
+    """Identical seeds make identical decisions; None for dice of the system."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A choice, and what must be kept until its outcome is known."""
+
+    choice: Choice
+    features: NDArray[np.float32]
+    prompt_tokens: int
+    tick: int
+    key: str | None = None
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets in the order in which they are tried."""
+        return tuple(each.target for each in self.choice.ranked)
+
+    def logged(self, target: Target | None = None) -> Logged:
+        """What an outcome keeps of it; of the target that has answered, or the chosen one."""
+        return self.choice.logged(self.tick, target)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the caller knows of a target and this request better than the past does."""
+
+    cost_usd: float | None = None
+    latency_ms: float | None = None
+
+
+NOTHING: Mapping[Target, Known] = {}
+_UNKNOWN = Known()
+
+
+class _Scope:
+    """What one key, or all of them together, have learnt."""
+
+    def __init__(
+        self, settings: RoutingSettings, index: Callable[[int], VectorIndex], number: int
+    ) -> None:
+        self.learner = Learner(settings.learner, index)
+        self.evidence = Evidence(in_force=settings.in_force)
+        seed = settings.seed
+        self.dice = np.random.default_rng(None if seed is None else (seed, number))
+
+
+class LearnedRouter:
+    """Decides for the targets of one model."""
+
+    def __init__(
+        self,
+        features: FeatureMaker,
+        settings: RoutingSettings | None = None,
+        index: Callable[[int], VectorIndex] = ExactIndex,
+    ) -> None:
+        """Nothing has been learnt."""
+        self._features = features
+        self._settings = settings or RoutingSettings()
+        self._index = index
+        self._scopes: OrderedDict[str | None, _Scope] = OrderedDict()
+
+    def features(self, text: str) -> NDArray[np.float32]:
+        """What is known of a prompt; it may be kept in the place of the text."""
+        return self._features.vector(text)
+
+    def decide(
+        self,
+        features: NDArray[np.float32],
+        prompt_tokens: int,
+        targets: Sequence[Target],
+        weights: Weights | None = None,
+        *,
+        known: Mapping[Target, Known] = NOTHING,
+        key: str | None = None,
+    ) -> Decided:
+        """Choose among the targets, which stand in the configured order and all may be asked."""
+        scope = self._scope(key)
+        scope.learner.tick += 1
+        choice = self._choose(scope, features, prompt_tokens, targets, weights, known)
+        return Decided(choice, features, prompt_tokens, scope.learner.tick, key)
+
+    def explain(
+        self,
+        features: NDArray[np.float32],
+        prompt_tokens: int,
+        targets: Sequence[Target],
+        weights: Weights | None = None,
+        *,
+        known: Mapping[Target, Known] = NOTHING,
+        key: str | None = None,
+    ) -> Choice:
+        """The choice without dice: what would be expected to be best, and its reasons."""
+        scope = self._scope(key)
+        return self._choose(scope, features, prompt_tokens, targets, weights, known, still=True)
+
+    def learn(self, outcome: Outcome) -> None:
+        """Take in what became of a request."""
+        scope = self._scope(outcome.key)
+        if outcome.logged is not None:
+            scope.learner.tick = max(scope.learner.tick, outcome.logged.tick)
+        scope.evidence.add(outcome)
+        scope.learner.learn(outcome)
+
+    def verdict(self, key: str | None = None) -> Verdict:
+        """Whether what is learnt is in force, and what it gains."""
+        return self._scope(key).evidence.verdict()
+
+    def forget(self, key: str) -> None:
+        """Forget what a key has taught, which takes isolation."""
+        self._scopes.pop(key, None)
+
+    def _choose(
+        self,
+        scope: _Scope,
+        features: NDArray[np.float32],
+        prompt_tokens: int,
+        targets: Sequence[Target],
+        weights: Weights | None,
+        known: Mapping[Target, Known],
+        *,
+        still: bool = False,
+    ) -> Choice:
+        estimates = scope.learner.estimates(features, prompt_tokens, targets)
+        offers = _offers(targets, estimates, known)
+        return choose(
+            offers,
+            weights or Weights(),
+            np.random.default_rng(0) if still else scope.dice,
+            scales=_scales(offers, estimates),
+            floor=0.0 if still else self._settings.floor,
+            noise=0.0 if still else self._settings.noise,
+            in_force=scope.evidence.in_force,
+        )
+
+    def _scope(self, key: str | None) -> _Scope:
+        mine = key if self._settings.isolated else None
+        found = self._scopes.get(mine)
+        if found is None:
+            number = 0 if mine is None else 1 + crc32(mine.encode())
+            found = self._scopes[mine] = _Scope(self._settings, self._index, number)
+            if len(self._scopes) > MOST_KEYS:
+                self._scopes.popitem(last=False)
+        self._scopes.move_to_end(mine)
+        return found
+
+
+def _offers(
+    targets: Sequence[Target], estimates: Sequence[Estimate], known: Mapping[Target, Known]
+) -> list[Offer]:
+    """What is expected of each; of what nobody knows, the dearest and the usual is assumed."""
+    said = [known.get(target, _UNKNOWN) for target in targets]
+    costs = [_first(k.cost_usd, e.expected.cost_usd) for k, e in zip(said, estimates, strict=True)]
+    times = [
+        _first(k.latency_ms, e.expected.latency_ms) for k, e in zip(said, estimates, strict=True)
+    ]
+    dearest = max((cost for cost in costs if cost is not None), default=0.0)
+    told = [time for time in times if time is not None]
+    usual = sum(told) / len(told) if told else 0.0
+    return [
+        Offer(
+            target,
+            estimate.quality,
+            estimate.deviation,
+            estimate.evidence,
+            dearest if cost is None else cost,
+            usual if time is None else time,
+        )
+        for target, estimate, cost, time in zip(targets, estimates, costs, times, strict=True)
+    ]
+
+
+def _first(said: float | None, learnt: float | None) -> float | None:
+    return learnt if said is None else said
+
+
+def _scales(offers: Sequence[Offer], estimates: Sequence[Estimate]) -> Scales:
+    """By what targets usually cost, so that a long prompt is dearer than a short one."""
+    usual = [e.expected.usual_cost_usd for e in estimates]
+    costs = [o.cost_usd if u is None else u for o, u in zip(offers, usual, strict=True)]
+    return Scales(max(costs), max(o.latency_ms for o in offers))

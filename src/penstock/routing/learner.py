@@ -1,0 +1,182 @@
+"""How good each target will be for a prompt: learnt one outcome at a time.
+
+The estimate is a mean of two that err differently: similar prompts (`neighbours`) and a linear
+model (`linear`). Evidence ages: after `half_life` decisions an outcome counts half. That keeps up
+with slow changes; a sudden one is noticed by its surprises (`drift`), and then almost all that
+was known of that target is forgotten at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.contract.ports import Target
+from penstock.routing import neighbours
+from penstock.routing.drift import Drift
+from penstock.routing.features import SIZE, unit
+from penstock.routing.index import ExactIndex, VectorIndex
+from penstock.routing.linear import LinearHead, summarised
+from penstock.routing.neighbours import Neighbours
+from penstock.routing.outcomes import Outcome
+from penstock.routing.traffic import Expected, Traffic
+
+HALF_LIFE = 20_000
+"""Decisions after which evidence counts half."""
+NEIGHBOURS_SHARE = 0.6
+"""What similar prompts count in the estimate; the linear model has the rest."""
+UNKNOWN_QUALITY = 0.5
+INHERITED = 0.5
+"""The share of a predecessor's evidence that a new version begins with."""
+AFTER_DRIFT = 20.0
+"""So many observations are left of a target's evidence when it must have changed."""
+_DEVIATION = 0.45
+"""Of single scores, most of which are 0 or 1."""
+_FREEDOM = 30.0
+"""Of the linear model's features, about so many matter: it is sure of nothing before."""
+_MOST_SCALE = 4.0
+
+
+class Estimate(NamedTuple):
+    """What is expected of one target for one prompt."""
+
+    quality: float
+    deviation: float
+    """How far off that may be."""
+    evidence: float
+    """Observations of similar prompts behind it."""
+    expected: Expected
+
+
+class LearnerSettings(msgspec.Struct, frozen=True):
+    """How a learner remembers."""
+
+    capacity: int = neighbours.CAPACITY
+    half_life: float = HALF_LIFE
+    priors: Mapping[Target, float] = msgspec.field(default_factory=dict[Target, float])
+    """Qualities known before; of others `UNKNOWN_QUALITY` is assumed."""
+    predecessors: Mapping[Target, Target] = msgspec.field(default_factory=dict[Target, Target])
+    """Of a new version, the one that it takes the place of."""
+
+
+class _Known(NamedTuple):
+    column: int
+    head: LinearHead
+    traffic: Traffic
+    drift: Drift
+
+
+class Learner:
+    """All that is known of the targets of a model; not for several threads at once."""
+
+    def __init__(
+        self,
+        settings: LearnerSettings | None = None,
+        index: Callable[[int], VectorIndex] = ExactIndex,
+    ) -> None:
+        """Nothing is known but the priors."""
+        self._settings = settings or LearnerSettings()
+        self._neighbours = Neighbours(SIZE, self._settings.capacity, index)
+        self._targets: dict[Target, _Known] = {}
+        self._base = 0
+        self.tick = 0
+        """Decisions so far."""
+
+    def estimates(
+        self, features: NDArray[np.float32], prompt_tokens: int, targets: Sequence[Target]
+    ) -> list[Estimate]:
+        """What each of the targets will do, by what is known now."""
+        known = [self._known(target) for target in targets]
+        near = self._neighbours.near(unit(features), self._scale)
+        summary = summarised(features)
+        total = self._neighbours.evidence(self._scale)
+        found: list[Estimate] = []
+        for each in known:
+            column = each.column
+            evidence = float(near.evidence[column])
+            local = float(near.mean[column])
+            quality = NEIGHBOURS_SHARE * local + (1 - NEIGHBOURS_SHARE) * each.head.mean(summary)
+            deviation = _deviation(evidence, float(total[column]))
+            found.append(
+                Estimate(
+                    min(1.0, max(0.0, quality)),
+                    deviation,
+                    evidence,
+                    each.traffic.expected(prompt_tokens),
+                )
+            )
+        return found
+
+    def learn(self, outcome: Outcome) -> None:
+        """Take in what became of a request."""
+        known = self._known(outcome.target)
+        known.traffic.add(
+            outcome.prompt_tokens,
+            cost_usd=outcome.cost_usd,
+            output_tokens=outcome.output_tokens,
+            latency_ms=outcome.latency_ms,
+            first_token_ms=outcome.first_token_ms,
+        )
+        quality = outcome.quality
+        if quality is None:
+            return
+        tick = self.tick if outcome.logged is None else outcome.logged.tick
+        weight = quality.weight * 2.0 ** ((tick - self._base) / self._settings.half_life)
+        if outcome.logged is not None and known.drift.add(
+            quality.score - outcome.logged.predicted[0], quality.weight
+        ):
+            self._forget(known)
+        self._neighbours.add(unit(outcome.features), known.column, quality.score, weight)
+        known.head.add(summarised(outcome.features), quality.score, weight)
+        if self._scale >= _MOST_SCALE:
+            self._rebase()
+
+    def evidence(self, target: Target) -> float:
+        """How many observations of a target still count."""
+        return float(self._neighbours.evidence(self._scale)[self._known(target).column])
+
+    def __len__(self) -> int:
+        """How many prompts are remembered."""
+        return len(self._neighbours)
+
+    @property
+    def _scale(self) -> float:
+        return 2.0 ** ((self.tick - self._base) / self._settings.half_life)
+
+    def _known(self, target: Target) -> _Known:
+        found = self._targets.get(target)
+        if found is None:
+            found = self._targets[target] = self._meet(target)
+        return found
+
+    def _meet(self, target: Target) -> _Known:
+        prior = self._settings.priors.get(target, UNKNOWN_QUALITY)
+        column = self._neighbours.add_target(prior)
+        parent = self._targets.get(self._settings.predecessors.get(target, target))
+        if parent is None:
+            return _Known(column, LinearHead(prior), Traffic(), Drift())
+        self._neighbours.inherit(column, parent.column, INHERITED)
+        return _Known(column, parent.head.child(INHERITED), Traffic(), Drift())
+
+    def _forget(self, known: _Known) -> None:
+        evidence = float(self._neighbours.evidence(self._scale)[known.column])
+        factor = min(1.0, AFTER_DRIFT / max(evidence, 1.0))
+        self._neighbours.rescale(factor, known.column)
+        known.head.rescale(factor)
+
+    def _rebase(self) -> None:
+        factor = 1 / self._scale
+        self._base = self.tick
+        self._neighbours.rescale(factor)
+        for known in self._targets.values():
+            known.head.rescale(factor)
+
+
+def _deviation(near: float, total: float) -> float:
+    local = (1 / (near + neighbours.SHRINK)) ** 0.5
+    linear = (_FREEDOM / (total + _FREEDOM)) ** 0.5
+    return _DEVIATION * (NEIGHBOURS_SHARE * local + (1 - NEIGHBOURS_SHARE) * linear)
