@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +21,11 @@ Floats = NDArray[np.float64]
 class WordVectorsEmbedder:
     """The bundled table, as the router takes it."""
 
-    name = "wordllama"
+    @property
+    def name(self) -> str:
+        return "wordllama"
 
-    def embed(self, texts: list[str]) -> Any:
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return shared.embed(texts).vectors
 
 
@@ -40,14 +43,14 @@ class Outcomes(NamedTuple):
         if len(self.prompts) <= most:
             return self
         rows = np.random.default_rng(0).permutation(len(self.prompts))[:most]
-        prompts = [self.prompts[row] for row in rows]
+        prompts: list[str] = [self.prompts[row] for row in rows.tolist()]
         return self._replace(prompts=prompts, scores=self.scores[rows], costs=self.costs[rows])
 
 
 def read(folder: Path, name: str) -> Outcomes:
     """`NAME_prompts.parquet` and `NAME_outcomes.parquet`; the groups of prompts are not read."""
     try:
-        import pyarrow.parquet as parquet  # pyright: ignore[reportMissingTypeStubs]
+        from pyarrow import parquet
     except ImportError:
         sys.exit("reading Parquet takes pyarrow: pip install pyarrow")
     reader: Any = parquet
@@ -69,8 +72,8 @@ def read(folder: Path, name: str) -> Outcomes:
         if prompt_id in row_of:
             scores[row_of[prompt_id], column_of[model]] = score
             costs[row_of[prompt_id], column_of[model]] = cost
-    whole = ~np.isnan(scores).any(1)
-    texts = [text for text, keep in zip(prompts["prompt"], whole, strict=True) if keep]
+    whole = np.flatnonzero(~np.isnan(scores).any(axis=1))
+    texts: list[str] = [prompts["prompt"][row] for row in whole.tolist()]
     targets = [Target("bench", model) for model in models]
     return Outcomes(name, texts, targets, scores[whole], costs[whole])
 
@@ -79,10 +82,55 @@ def made_up(number: int) -> Outcomes:
     """Prompts of four kinds and three models, each of which is good at some of them."""
     dice = random.Random(7)
     words = {
-        "sums": "add multiply divide number total each apples price percent how many".split(),
-        "law": "court contract statute plaintiff liable appeal clause damages rule held".split(),
-        "code": "def return loop list index error function class import test".split(),
-        "talk": "story friend weather poem letter happy morning garden travel song".split(),
+        "sums": [
+            "add",
+            "multiply",
+            "divide",
+            "number",
+            "total",
+            "each",
+            "apples",
+            "price",
+            "percent",
+            "how",
+            "many",
+        ],
+        "law": [
+            "court",
+            "contract",
+            "statute",
+            "plaintiff",
+            "liable",
+            "appeal",
+            "clause",
+            "damages",
+            "rule",
+            "held",
+        ],
+        "code": [
+            "def",
+            "return",
+            "loop",
+            "list",
+            "index",
+            "error",
+            "function",
+            "class",
+            "import",
+            "test",
+        ],
+        "talk": [
+            "story",
+            "friend",
+            "weather",
+            "poem",
+            "letter",
+            "happy",
+            "morning",
+            "garden",
+            "travel",
+            "song",
+        ],
     }
     skill = {  # the chance of a right answer, by kind, and dollars a thousand characters
         "large": ((0.9, 0.85, 0.9, 0.9), 0.01),

@@ -69,7 +69,9 @@ def single_models(scores: Floats, costs: Floats) -> Curve:
     return list(zip(costs.mean(0).tolist(), scores.mean(0).tolist(), strict=True))
 
 
-def reached(chosen: Sequence[int] | NDArray[np.intp], scores: Floats, costs: Floats) -> tuple[float, float]:
+def reached(
+    chosen: Sequence[int] | NDArray[np.intp], scores: Floats, costs: Floats
+) -> tuple[float, float]:
     """Cost and quality of these choices, one a prompt."""
     rows = np.arange(len(scores))
     return float(costs[rows, chosen].mean()), float(scores[rows, chosen].mean())

@@ -55,7 +55,8 @@ def penstock_estimator(data: Outcomes, features: NDArray[np.float32]) -> Estimat
 
     def estimate(learnt: Rows, judged: Rows) -> Floats:
         learner = Learner()
-        for row in learnt:
+        row: int
+        for row in learnt.tolist():
             for column, target in enumerate(data.targets):
                 learner.learn(
                     Outcome(
@@ -69,7 +70,7 @@ def penstock_estimator(data: Outcomes, features: NDArray[np.float32]) -> Estimat
         return np.asarray(
             [
                 [each.quality for each in learner.estimates(features[row], 0, data.targets)]
-                for row in judged
+                for row in judged.tolist()
             ]
         )
 
@@ -100,7 +101,7 @@ def digests(prompts: list[str]) -> NDArray[np.float32]:
     """SHA-256 of each prompt as a vector of bits, which was the first idea."""
     raw = np.asarray([list(hashlib.sha256(prompt.encode()).digest()) for prompt in prompts])
     bits = np.unpackbits(raw.astype(np.uint8), axis=1)
-    return (bits.astype(np.float32) * 2 - 1) / 16
+    return ((bits.astype(np.float32) * 2 - 1) / 16).astype(np.float32)
 
 
 def evaluate(data: Outcomes, estimator: Estimator, seeds: int) -> Offline:
@@ -173,9 +174,10 @@ def _expected_costs(data: Outcomes, learnt: Rows, judged: Rows) -> Floats:
     columns: list[list[float]] = []
     for column in range(len(data.targets)):
         traffic = Traffic()
-        for row in learnt:
+        row: int
+        for row in learnt.tolist():
             traffic.add(sizes[row], cost_usd=float(data.costs[row, column]))
-        columns.append([traffic.expected(sizes[row]).cost_usd or 0.0 for row in judged])
+        columns.append([traffic.expected(sizes[row]).cost_usd or 0.0 for row in judged.tolist()])
     return np.asarray(columns).T
 
 

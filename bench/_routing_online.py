@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from _routing_data import Outcomes, WordVectorsEmbedder, tokens
 from _routing_measures import at_costs, hull, reached, single_models
@@ -21,7 +22,9 @@ from penstock.routing.outcomes import Outcome, Quality
 
 BUDGET = 0.5
 """Of the way from the cheapest model's mean cost to the dearest one's."""
-_STEP = 0.03
+_STEP = 0.05
+_RANGE = (0.05, 20.0)
+"""Of the weight of cost: no operator would let it vanish while the router is still trying."""
 
 
 class Online(NamedTuple):
@@ -49,24 +52,25 @@ def _serve(
     data: Outcomes, features: NDArray[np.float32], seed: int, full_information: bool
 ) -> Online:
     order = np.random.default_rng(1000 + seed).permutation(len(data.prompts))
-    free = {"floor": 0.0, "noise": 0.0} if full_information else {}
-    router = LearnedRouter(
-        FeatureMaker(WordVectorsEmbedder()), RoutingSettings(in_force=True, seed=seed, **free)
-    )
+    settings = RoutingSettings(in_force=True, seed=seed)
+    if full_information:
+        settings = msgspec.structs.replace(settings, floor=0.0, noise=0.0)
+    router = LearnedRouter(FeatureMaker(WordVectorsEmbedder()), settings)
     column_of = {target: column for column, target in enumerate(data.targets)}
     means = data.costs.mean(0)
     span = float(means.max() - means.min())
     budget = float(means.min()) + BUDGET * span
-    log_weight = 0.0
+    log_weight = math.log(0.3)
     chosen: list[int] = []
-    for row in order:
+    row: int
+    for row in order.tolist():
         size = tokens(data.prompts[row])
         weights = Weights(1.0, math.exp(log_weight), 0.0)
         decided = router.decide(features[row], size, data.targets, weights)
         column = column_of[decided.targets[0]]
         chosen.append(column)
         log_weight += _STEP * (float(data.costs[row, column]) - budget) / span
-        log_weight = min(5.0, max(-5.0, log_weight))
+        log_weight = min(math.log(_RANGE[1]), max(math.log(_RANGE[0]), log_weight))
         for seen in range(len(data.targets)) if full_information else (column,):
             router.learn(
                 Outcome(

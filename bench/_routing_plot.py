@@ -30,8 +30,11 @@ def plotted(name: str, none: Points, alone: Points, curves: Mapping[str, Points]
     def y(quality: float) -> float:
         return HEIGHT - BOTTOM - (quality - low) / (high - low) * (HEIGHT - BOTTOM - TOP)
 
-    def text(at: tuple[float, float], said: str, anchor: str = "middle", colour: str = "#444") -> str:
-        return f'<text x="{at[0]:.0f}" y="{at[1]:.0f}" text-anchor="{anchor}" fill="{colour}">{escape(said)}</text>'
+    def text(
+        at: tuple[float, float], said: str, anchor: str = "middle", colour: str = "#444"
+    ) -> str:
+        place = f'x="{at[0]:.0f}" y="{at[1]:.0f}" text-anchor="{anchor}"'
+        return f'<text {place} fill="{colour}">{escape(said)}</text>'
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '

@@ -73,7 +73,7 @@ def main() -> None:
     }
     if arguments.plot:
         curves = {name: each.curve for name, each in found.items() if name != "random"}
-        learnt, judged = next(offline.splits(len(data.prompts), 1))
+        _, judged = next(offline.splits(len(data.prompts), 1))
         alone = single_models(data.scores[judged], data.costs[judged])
         arguments.plot.write_text(plotted(data.name, hull(alone), alone, curves), encoding="utf-8")
     if arguments.json:
@@ -101,7 +101,8 @@ def _show(found: dict[str, offline.Offline], result: dict[str, object]) -> None:
         f"\nonline at ${result['online_cost']:.6f} a request: {result['online_quality']:.4f}; "
         f"the best mix of single models {result['online_no_routing']:.4f}; "
         f"of the gain with full information ({result['online_full_information']:.4f} against "
-        f"{result['online_full_information_no_routing']:.4f}) {result['online_share_of_full_gain']:.0%}"
+        f"{result['online_full_information_no_routing']:.4f}) "
+        f"{result['online_share_of_full_gain']:.0%}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Target
@@ -22,8 +23,12 @@ from penstock.routing.outcomes import Logged
 WORTH = 0.25
 FLOOR = 0.02
 """The share of requests that goes to any target by chance, so that none is forgotten."""
-NOISE = 0.5
-"""How much of its doubts a target's quality is drawn with; 1 is Thompson sampling as published."""
+NOISE = 1.0
+"""How much of its doubts a target's quality is drawn with: 1 is Thompson sampling."""
+STRANGER = 30.0
+"""A target with fewer observations than this is a stranger, ..."""
+STRANGERS = 0.3
+"""... and so many requests go to strangers, for no estimate speaks for them yet."""
 _DRAWS = 64
 
 
@@ -52,6 +57,9 @@ class Offer(msgspec.Struct, frozen=True):
     quality: float
     deviation: float = 0.0
     evidence: float = 0.0
+    """Observations of similar prompts."""
+    total: float = STRANGER
+    """Observations of any prompts."""
     cost_usd: float = 0.0
     latency_ms: float = 0.0
 
@@ -146,10 +154,7 @@ def choose(
     else:
         likely = np.zeros(len(offers))
         likely[best if in_force else 0] = 1.0
-    # A request that does not care for quality is not used to learn about it.
-    whole = weights.intelligence + weights.cost + weights.speed
-    floor *= weights.intelligence / whole if whole else 0.0
-    likely = (1 - floor) * likely + floor / len(offers)
+    likely = _with_chances(likely, offers, weights, floor, in_force)
     chosen = int(min(np.searchsorted(likely.cumsum(), dice.random()), len(offers) - 1))
     scored = [
         Scored(offer, float(utility[i]), spent[i], float(likely[i]))
@@ -165,6 +170,27 @@ def choose(
         chosen != expected,
         weights,
     )
+
+
+def _with_chances(
+    likely: NDArray[np.float64],
+    offers: Sequence[Offer],
+    weights: Weights,
+    floor: float,
+    in_force: bool,
+) -> NDArray[np.float64]:
+    """Give every target its chance, and strangers a better one."""
+    whole = weights.intelligence + weights.cost + weights.speed
+    # A request that does not care for quality is not used to learn about it.
+    cares = weights.intelligence / whole if whole else 0.0
+    if floor <= 0 or cares <= 0:
+        return likely
+    chances = np.full(len(offers), floor / len(offers))
+    strange = np.asarray([o.total < STRANGER for o in offers])
+    if in_force and strange.any():
+        chances[strange] += STRANGERS / len(offers)
+    chances *= cares
+    return (1 - chances.sum()) * likely + chances
 
 
 def _spent(offer: Offer, weights: Weights, scales: Scales) -> float:

@@ -16,6 +16,7 @@ import logging
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol, TypeAlias
 from zlib import crc32
 
@@ -70,8 +71,10 @@ _SCALES: tuple[tuple[float, float], ...] = (
 LOOKS = len(_SCALES)
 _CENTRES, _WIDTHS = np.asarray(_SCALES).T
 SIZE = MEANING + WORDS + LOOKS
-SUMMARY: NDArray[np.intp] = np.r_[0:64, MEANING:SIZE]
-"""What the linear head takes: the first dimensions of the meaning, and all the rest."""
+SUMMARISED = 64
+"""Of the meaning, the linear model takes the first so many dimensions: they hold the most."""
+SUMMARY = slice(MEANING - SUMMARISED, SIZE)
+"""Where they stand, and with them the other two views, which it takes whole."""
 
 
 class Embedder(Protocol):
@@ -106,7 +109,7 @@ class FeatureMaker:
         """The three views of a text, each of about length one, side by side."""
         text = shortened(text, MOST_CHARACTERS)
         out = np.empty(SIZE, np.float32)
-        out[:MEANING] = self._meaning(text)
+        out[:MEANING] = np.roll(self._meaning(text), -SUMMARISED)
         out[MEANING : MEANING + WORDS] = _hashed(_grams(text), WORDS)
         out[MEANING + WORDS :] = self._looks(text)
         return out
@@ -183,7 +186,7 @@ def unit(vector: Vector) -> Vector:
 
 
 def folded(vector: Vector, size: int) -> Vector:
-    """The vector in so many dimensions: longer ones are added up with signs, shorter ones padded."""
+    """The vector in so many dimensions: longer ones are added up, shorter ones padded."""
     if len(vector) == size:
         return vector
     out = np.zeros(size, np.float32)
@@ -212,7 +215,7 @@ def _class_of(character: str) -> int:
 
 def _grams(text: str) -> list[str]:
     words = _WORD.findall(text.lower())
-    return words + [f"{one} {two}" for one, two in zip(words, words[1:], strict=False)]
+    return words + [f"{one} {two}" for one, two in pairwise(words)]
 
 
 def _letters(text: str) -> list[str]:

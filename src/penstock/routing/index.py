@@ -30,7 +30,7 @@ class VectorIndex(Protocol):
         """The nearest rows, in no order, and their similarities."""
         ...
 
-    def vector(self, row: int) -> NDArray[np.float32]:
+    def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""
         ...
 
@@ -66,6 +66,6 @@ class ExactIndex:
         rows = np.argpartition(similar, self._count - most)[self._count - most :]
         return rows, similar[rows]
 
-    def vector(self, row: int) -> NDArray[np.float32]:
+    def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""
-        return self._rows[row]
+        return self._rows[rows]

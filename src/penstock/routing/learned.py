@@ -114,7 +114,7 @@ class LearnedRouter:
         """Choose among the targets, which stand in the configured order and all may be asked."""
         scope = self._scope(key)
         scope.learner.tick += 1
-        choice = self._choose(scope, features, prompt_tokens, targets, weights, known)
+        choice = self._choose(scope, features, prompt_tokens, targets, weights=weights, known=known)
         return Decided(choice, features, prompt_tokens, scope.learner.tick, key)
 
     def explain(
@@ -129,7 +129,9 @@ class LearnedRouter:
     ) -> Choice:
         """The choice without dice: what would be expected to be best, and its reasons."""
         scope = self._scope(key)
-        return self._choose(scope, features, prompt_tokens, targets, weights, known, still=True)
+        return self._choose(
+            scope, features, prompt_tokens, targets, weights=weights, known=known, still=True
+        )
 
     def learn(self, outcome: Outcome) -> None:
         """Take in what became of a request."""
@@ -153,9 +155,9 @@ class LearnedRouter:
         features: NDArray[np.float32],
         prompt_tokens: int,
         targets: Sequence[Target],
+        *,
         weights: Weights | None,
         known: Mapping[Target, Known],
-        *,
         still: bool = False,
     ) -> Choice:
         estimates = scope.learner.estimates(features, prompt_tokens, targets)
@@ -200,6 +202,7 @@ def _offers(
             estimate.quality,
             estimate.deviation,
             estimate.evidence,
+            estimate.total,
             dearest if cost is None else cost,
             usual if time is None else time,
         )

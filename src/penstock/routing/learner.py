@@ -1,7 +1,10 @@
 """How good each target will be for a prompt: learnt one outcome at a time.
 
-The estimate is a mean of two that err differently: similar prompts (`neighbours`) and a linear
-model (`linear`). Evidence ages: after `half_life` decisions an outcome counts half. That keeps up
+An estimate begins with a linear model of the target (`linear`). By how much better or worse it did
+on similar prompts than the model says corrects it (`neighbours`). The target's mean as a beginning
+would not do: one that is asked the hard questions has a bad mean, and would be thought of as bad.
+
+Evidence ages: after `half_life` decisions an outcome counts half. That keeps up
 with slow changes; a sudden one is noticed by its surprises (`drift`), and then almost all that
 was known of that target is forgotten at once.
 """
@@ -20,15 +23,13 @@ from penstock.routing import neighbours
 from penstock.routing.drift import Drift
 from penstock.routing.features import SIZE, unit
 from penstock.routing.index import ExactIndex, VectorIndex
-from penstock.routing.linear import LinearHead, summarised
+from penstock.routing.linear import BIAS_STRENGTH, LinearHead, means, summarised
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Outcome
 from penstock.routing.traffic import Expected, Traffic
 
 HALF_LIFE = 20_000
 """Decisions after which evidence counts half."""
-NEIGHBOURS_SHARE = 0.6
-"""What similar prompts count in the estimate; the linear model has the rest."""
 UNKNOWN_QUALITY = 0.5
 INHERITED = 0.5
 """The share of a predecessor's evidence that a new version begins with."""
@@ -36,8 +37,8 @@ AFTER_DRIFT = 20.0
 """So many observations are left of a target's evidence when it must have changed."""
 _DEVIATION = 0.45
 """Of single scores, most of which are 0 or 1."""
-_FREEDOM = 30.0
-"""Of the linear model's features, about so many matter: it is sure of nothing before."""
+_LOCAL = 0.2
+"""How much doubt about one kind of prompt counts beside that about the target as a whole."""
 _MOST_SCALE = 4.0
 
 
@@ -49,6 +50,8 @@ class Estimate(NamedTuple):
     """How far off that may be."""
     evidence: float
     """Observations of similar prompts behind it."""
+    total: float
+    """Observations of any prompts."""
     expected: Expected
 
 
@@ -91,25 +94,26 @@ class Learner:
     ) -> list[Estimate]:
         """What each of the targets will do, by what is known now."""
         known = [self._known(target) for target in targets]
-        near = self._neighbours.near(unit(features), self._scale)
-        summary = summarised(features)
-        total = self._neighbours.evidence(self._scale)
-        found: list[Estimate] = []
-        for each in known:
-            column = each.column
-            evidence = float(near.evidence[column])
-            local = float(near.mean[column])
-            quality = NEIGHBOURS_SHARE * local + (1 - NEIGHBOURS_SHARE) * each.head.mean(summary)
-            deviation = _deviation(evidence, float(total[column]))
-            found.append(
-                Estimate(
-                    min(1.0, max(0.0, quality)),
-                    deviation,
-                    evidence,
-                    each.traffic.expected(prompt_tokens),
-                )
+        columns = [each.column for each in known]
+        direction = unit(features)
+        heads = np.stack([each.head.weights for each in known])
+        priors = np.asarray([each.head.prior for each in known], np.float32)
+        quality = means(direction, heads, priors)
+        near = self._neighbours.near(direction, self._scale)
+        evidence = np.zeros(len(known), np.float32)
+        if near is not None:
+            near = near.of(columns)
+            evidence = near.evidence()
+            quality = quality + near.correction(means(near.rows, heads, priors))
+        total = self._neighbours.evidence(self._scale)[columns]
+        return [
+            Estimate(
+                min(1.0, max(0.0, q)), _deviation(n, t), n, t, e.traffic.expected(prompt_tokens)
             )
-        return found
+            for q, n, t, e in zip(
+                quality.tolist(), evidence.tolist(), total.tolist(), known, strict=True
+            )
+        ]
 
     def learn(self, outcome: Outcome) -> None:
         """Take in what became of a request."""
@@ -130,8 +134,10 @@ class Learner:
             quality.score - outcome.logged.predicted[0], quality.weight
         ):
             self._forget(known)
-        self._neighbours.add(unit(outcome.features), known.column, quality.score, weight)
-        known.head.add(summarised(outcome.features), quality.score, weight)
+        direction = unit(outcome.features)
+        self._neighbours.add(direction, known.column, quality.score, weight)
+        summary = summarised(direction)
+        known.head.add(summary, quality.score, weight)
         if self._scale >= _MOST_SCALE:
             self._rebase()
 
@@ -155,7 +161,7 @@ class Learner:
 
     def _meet(self, target: Target) -> _Known:
         prior = self._settings.priors.get(target, UNKNOWN_QUALITY)
-        column = self._neighbours.add_target(prior)
+        column = self._neighbours.add_target()
         parent = self._targets.get(self._settings.predecessors.get(target, target))
         if parent is None:
             return _Known(column, LinearHead(prior), Traffic(), Drift())
@@ -177,6 +183,6 @@ class Learner:
 
 
 def _deviation(near: float, total: float) -> float:
-    local = (1 / (near + neighbours.SHRINK)) ** 0.5
-    linear = (_FREEDOM / (total + _FREEDOM)) ** 0.5
-    return _DEVIATION * (NEIGHBOURS_SHARE * local + (1 - NEIGHBOURS_SHARE) * linear)
+    overall = 1 / (total + BIAS_STRENGTH)
+    local = _LOCAL * _LOCAL / (near + neighbours.SHRINK)
+    return _DEVIATION * (overall + local) ** 0.5

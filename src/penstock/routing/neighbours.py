@@ -1,9 +1,9 @@
 """Quality by what happened to similar prompts: a soft and shrunk mean over the nearest of them.
 
 Prompts are rows. Each holds, for every target, how much evidence there is and what it adds up to;
-outcomes of the same prompt share a row. An estimate weighs the nearest rows by their similarity
-and adds some evidence for the target's mean, which itself starts at what was known before: with
-few neighbours it says what is true of the target in general, which never misleads.
+outcomes of the same prompt share a row. The nearest rows, weighed by their similarity, correct what
+is expected of a target by how much better or worse it did there; some evidence without any surprise
+is added, so that few neighbours correct little, which never misleads.
 
 The number of rows is bounded. When all are taken, the row with the least evidence left gives it to
 the row nearest to it, and its place to the new prompt: memory keeps what counts, and recent things.
@@ -11,7 +11,7 @@ the row nearest to it, and its place to the new prompt: memory keeps what counts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +24,8 @@ CAPACITY = 4_096
 NEAREST = 200
 SOFTNESS = 0.1
 """By so much less similarity a row counts e times less."""
-SHRINK = 5.0
-"""So many observations of the target's mean are added to those of the neighbours."""
-PRIOR_STRENGTH = 10.0
-"""So many observations is what was known before worth."""
+SHRINK = 10.0
+"""So many observations without any surprise are added to those of the neighbours."""
 STRANGE = 0.3
 """A nearest row below this similarity, and all others with it, counts less."""
 SAME = 0.999
@@ -35,13 +33,29 @@ SAME = 0.999
 
 
 class Near(NamedTuple):
-    """What the neighbourhood says, one number a target."""
+    """The neighbours of a prompt, one row each."""
 
-    mean: NDArray[np.float64]
-    evidence: NDArray[np.float64]
-    """Observations near the prompt, each counted by how near and how recent it is."""
-    overall: NDArray[np.float64]
-    """The mean of each target over all prompts."""
+    rows: NDArray[np.float32]
+    """Their vectors."""
+    closeness: NDArray[np.float32]
+    """How much each counts."""
+    weight: NDArray[np.float32]
+    """The evidence that each has, by target."""
+    score: NDArray[np.float32]
+    """What that evidence adds up to."""
+
+    def of(self, columns: Sequence[int]) -> Near:
+        """The same for some targets only."""
+        return self._replace(weight=self.weight[:, columns], score=self.score[:, columns])
+
+    def evidence(self) -> NDArray[np.float32]:
+        """Observations of each target near the prompt, counted by how near and how recent."""
+        return self.closeness @ self.weight
+
+    def correction(self, expected: NDArray[np.float32]) -> NDArray[np.float32]:
+        """By how much each target was better here than expected: rows by targets."""
+        surprise = self.closeness @ (self.score - self.weight * expected)
+        return (surprise / (self.evidence() + SHRINK)).astype(np.float32)
 
 
 class Neighbours:
@@ -59,45 +73,40 @@ class Neighbours:
         self._weight = np.zeros((64, 0), np.float32)
         self._score = np.zeros((64, 0), np.float32)
         self._total_weight = np.zeros(0)
-        self._total_score = np.zeros(0)
-        self._priors = np.zeros(0)
 
     def __len__(self) -> int:
         """How many prompts are remembered."""
         return len(self._index)
 
-    def add_target(self, prior: float) -> int:
-        """Make a column for a target of which this quality was known before; its number."""
+    def add_target(self) -> int:
+        """Make a column for a target; its number."""
         column = self._weight.shape[1]
         empty = np.zeros((len(self._weight), 1), np.float32)
         self._weight = np.concatenate([self._weight, empty], 1)
         self._score = np.concatenate([self._score, empty], 1)
         self._total_weight = np.append(self._total_weight, 0.0)
-        self._total_score = np.append(self._total_score, 0.0)
-        self._priors = np.append(self._priors, prior)
         return column
 
-    def near(self, direction: NDArray[np.float32], scale: float) -> Near:
-        """What similar prompts say of every target; `scale` is what evidence of today weighs."""
-        overall = self._means(scale)
+    def near(self, direction: NDArray[np.float32], scale: float) -> Near | None:
+        """The prompts most like this one; `scale` is what evidence of today weighs."""
         if not len(self._index):
-            return Near(overall, np.zeros(len(overall)), overall)
+            return None
         rows, similar = self._index.search(direction, NEAREST)
         closeness = np.exp((similar - max(STRANGE, float(similar.max()))) / SOFTNESS)
-        evidence = (closeness @ self._weight[rows]) / scale
-        score = (closeness @ self._score[rows]) / scale
-        mean = (score + SHRINK * overall) / (evidence + SHRINK)
-        return Near(mean, evidence.astype(np.float64), overall)
+        scale32 = np.float32(scale)
+        return Near(
+            self._index.vectors(rows),
+            closeness,
+            self._weight[rows] / scale32,
+            self._score[rows] / scale32,
+        )
 
-    def add(
-        self, direction: NDArray[np.float32], column: int, score: float, weight: float
-    ) -> None:
+    def add(self, direction: NDArray[np.float32], column: int, score: float, weight: float) -> None:
         """One more observation; `weight` is on the scale of its day."""
         row = self._row_for(direction)
         self._weight[row, column] += weight
         self._score[row, column] += weight * score
         self._total_weight[column] += weight
-        self._total_score[column] += weight * score
 
     def rescale(self, factor: float, column: int | None = None) -> None:
         """Let all evidence, or that of one target, weigh so many times what it does."""
@@ -105,7 +114,6 @@ class Neighbours:
         for array in (self._weight, self._score):
             array[:, which] *= np.float32(factor)
         self._total_weight[which] *= factor
-        self._total_score[which] *= factor
 
     def evidence(self, scale: float) -> NDArray[np.float64]:
         """How many observations of each target still count."""
@@ -115,14 +123,7 @@ class Neighbours:
         """Let a target begin with a share of another's evidence."""
         for array in (self._weight, self._score):
             array[:, column] += np.float32(share) * array[:, parent]
-        for total in (self._total_weight, self._total_score):
-            total[column] += share * total[parent]
-        self._priors[column] = self._priors[parent]
-
-    def _means(self, scale: float) -> NDArray[np.float64]:
-        weight = self._total_weight / scale
-        known = self._priors * PRIOR_STRENGTH
-        return (self._total_score / scale + known) / (weight + PRIOR_STRENGTH)
+        self._total_weight[column] += share * self._total_weight[parent]
 
     def _row_for(self, direction: NDArray[np.float32]) -> int:
         count = len(self._index)
@@ -140,7 +141,7 @@ class Neighbours:
     def _evict(self) -> int:
         count = len(self._index)
         row = int(self._weight[:count].sum(1).argmin())
-        rows, similar = self._index.search(self._index.vector(row), 2)
+        rows, similar = self._index.search(self._index.vectors(row), 2)
         others = [(float(s), int(r)) for r, s in zip(rows, similar, strict=True) if r != row]
         if others:
             heir = max(others)[1]

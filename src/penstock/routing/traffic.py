@@ -29,7 +29,7 @@ class Expected(msgspec.Struct, frozen=True):
 class Line:
     """A forgetting regression on the size of the prompt: so much anyway, and so much a token."""
 
-    __slots__ = ("_number", "_xx", "_xy", "_xs", "_ys")
+    __slots__ = ("_number", "_xs", "_xx", "_xy", "_ys")
 
     def __init__(self) -> None:
         """Nothing is known."""
