@@ -177,7 +177,8 @@ def _expected_costs(data: Outcomes, learnt: Rows, judged: Rows) -> Floats:
         row: int
         for row in learnt.tolist():
             traffic.add(sizes[row], cost_usd=float(data.costs[row, column]))
-        columns.append([traffic.expected(sizes[row]).cost_usd or 0.0 for row in judged.tolist()])
+        asked: list[int] = judged.tolist()
+        columns.append([traffic.expected(sizes[row]).cost_usd or 0.0 for row in asked])
     return np.asarray(columns).T
 
 

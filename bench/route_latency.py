@@ -2,10 +2,11 @@
 
 Run: python bench/route_latency.py [--quick] [--json]
 
-Ten targets; microseconds of CPU time, so that other programs do not count: of one decision from the features on (median and 99th percentile), of one
-outcome, and memory an outcome. The floor, by turns in the same run, is a single product of the
-memory's matrix with the prompt's vector: no exact search does less. Features are made from texts
-of 500 characters, and timed by themselves, with the bundled table and without.
+Ten targets; microseconds of CPU time, so that other programs do not count: of one decision from the
+features on (median and 99th percentile), of taking in one outcome; and what all memory takes. The
+floor, in the same run, is a single product of the memory's matrix with the prompt's vector: no
+exact search does less. Features are made from texts of 500 characters, and timed by themselves,
+with the bundled table and without.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ FLOOR = 0.02
 """The share of requests that goes to any target by chance, so that none is forgotten."""
 NOISE = 1.0
 """How much of its doubts a target's quality is drawn with: 1 is Thompson sampling."""
-STRANGER = 30.0
+STRANGER = 50.0
 """A target with fewer observations than this is a stranger, ..."""
-STRANGERS = 0.3
-"""... and so many requests go to strangers, for no estimate speaks for them yet."""
+STRANGERS = 0.5
+"""... and up to so many requests go to strangers, for no estimate speaks for them yet."""
+_MOST_A_STRANGER = 0.1
 _DRAWS = 64
 
 
@@ -188,7 +189,7 @@ def _with_chances(
     chances = np.full(len(offers), floor / len(offers))
     strange = np.asarray([o.total < STRANGER for o in offers])
     if in_force and strange.any():
-        chances[strange] += STRANGERS / len(offers)
+        chances[strange] += min(_MOST_A_STRANGER, STRANGERS / int(strange.sum()))
     chances *= cares
     return (1 - chances.sum()) * likely + chances
 

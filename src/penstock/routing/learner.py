@@ -37,7 +37,7 @@ AFTER_DRIFT = 20.0
 """So many observations are left of a target's evidence when it must have changed."""
 _DEVIATION = 0.45
 """Of single scores, most of which are 0 or 1."""
-_LOCAL = 0.2
+_LOCAL = 0.05
 """How much doubt about one kind of prompt counts beside that about the target as a whole."""
 _MOST_SCALE = 4.0
 

@@ -18,8 +18,40 @@ from penstock.routing.outcomes import Outcome, Quality
 LARGE, SMALL, NEW = (Target("p", name) for name in ("large", "small", "new"))
 BEST = Weights(1.0, 0.0, 0.0)
 KINDS = {
-    "sums": "how many apples cost 12 dollars if each of the 7 costs more than total".split(),
-    "talk": "tell a story of the garden and my friend who sings in the morning rain".split(),
+    "sums": [
+        "how",
+        "many",
+        "apples",
+        "cost",
+        "12",
+        "dollars",
+        "if",
+        "each",
+        "of",
+        "the",
+        "7",
+        "costs",
+        "more",
+        "than",
+        "total",
+    ],
+    "talk": [
+        "tell",
+        "a",
+        "story",
+        "of",
+        "the",
+        "garden",
+        "and",
+        "my",
+        "friend",
+        "who",
+        "sings",
+        "in",
+        "the",
+        "morning",
+        "rain",
+    ],
 }
 Chances = Mapping[Target, Mapping[str, float]]
 
@@ -183,9 +215,9 @@ def test_propensities_are_those_of_the_choice_and_add_up_to_one() -> None:
         shares = [scored.propensity for scored in each.choice.ranked]
         assert sum(shares) == pytest.approx(1.0)
         assert min(shares) >= 0.2 / 3 - 1e-9
-    expected = np.mean([
-        next(s.propensity for s in each.choice.ranked if s.target == SMALL) for each in decided
-    ])
+    expected = np.mean(
+        [next(s.propensity for s in each.choice.ranked if s.target == SMALL) for each in decided]
+    )
     happened = sum(each.targets[0] == SMALL for each in decided) / len(decided)
     assert happened == pytest.approx(float(expected), abs=0.12)
 
