@@ -68,6 +68,19 @@ def percentiles(run: Callable[[int], object], times: int) -> tuple[float, float]
     return middle, high
 
 
+def memory_of_a_full_router() -> int:
+    """Bytes; outcomes beyond its capacity take no more."""
+    router = LearnedRouter(FeatureMaker(), RoutingSettings(in_force=True, seed=1))
+    dice = np.random.default_rng(4)
+    given = vectors(CAPACITY, dice)
+    tracemalloc.start()
+    for number, vector in enumerate(given):
+        router.learn(outcome(vector, number))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return taken
+
+
 def main() -> None:
     arguments = make_parser(__doc__).parse_args()
     sizes = [0, 1_000, 5_000] if arguments.quick else [0, 1_000, 100_000, 1_000_000]
@@ -77,32 +90,24 @@ def main() -> None:
     asked = vectors(512, dice)
     rows: list[dict[str, float]] = []
     recorded = 0
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    memory = 0
+    memory = memory_of_a_full_router()
     for size in sizes:
         while recorded < size:
             batch = vectors(min(1_000, size - recorded), dice)
             for vector in batch:
                 router.learn(outcome(vector, recorded))
                 recorded += 1
-            if tracemalloc.is_tracing():
-                memory = tracemalloc.get_traced_memory()[0] - before
-                if recorded >= CAPACITY:
-                    tracemalloc.stop()
         matrix = vectors(max(1, min(size, CAPACITY)), dice)
         rounds = [
             percentiles(lambda n: router.decide(asked[n % 512], 100, TARGETS), times),
             percentiles(lambda n, m=matrix: m @ asked[n % 512], times),
             percentiles(lambda n: router.learn(outcome(asked[n % 512], n)), times // 3),
         ]
-        row = {"outcomes": float(size), "memory_bytes": float(memory)}
+        row = {"outcomes": float(size)}
         for name, (middle, high) in zip(MEASURED, rounds, strict=True):
             row |= {f"{name}_p50_us": middle, f"{name}_p99_us": high}
         rows.append(row)
         recorded += times // 3
-    if tracemalloc.is_tracing():
-        tracemalloc.stop()
     texts = [text[:500].ljust(500, "x") for text in made_up(200).prompts]
     random.Random(1).shuffle(texts)
     made: dict[str, tuple[float, float]] = {}
@@ -112,22 +117,27 @@ def main() -> None:
     }.items():
         maker.vector("load")
         made[name] = percentiles(lambda n, m=maker: m.vector(texts[n % 200]), times)
-    result = {"python": platform.python_version(), "rows": rows, "features_us": made}
+    result = {
+        "python": platform.python_version(),
+        "rows": rows,
+        "features_us": made,
+        "memory_bytes": memory,
+    }
     if arguments.json:
         json.dump(result, sys.stdout)
     else:
         print("microseconds, 10 targets")
         print_table(
-            ["outcomes", "decide p50", "p99", "floor p50", "p99", "learn p50", "p99", "MB"],
+            ["outcomes", "decide p50", "p99", "floor p50", "p99", "learn p50", "p99"],
             [
                 [
                     int(row["outcomes"]),
                     *(round(row[f"{n}_{p}_us"]) for n in MEASURED for p in ("p50", "p99")),
-                    row["memory_bytes"] / 1e6,
                 ]
                 for row in rows
             ],
         )
+        print(f"\na full memory of {CAPACITY} prompts takes {memory / 1e6:.1f} MB")
         print("\nfeatures of a prompt of 500 characters, microseconds")
         print_table(["", "p50", "p99"], [[n, round(a), round(b)] for n, (a, b) in made.items()])
     # The memory is bounded: beyond it, more outcomes make a decision no dearer, but for noise.
