@@ -14,6 +14,7 @@ import msgspec
 from penstock.belongings import Belongings
 from penstock.budget.facade import Budgeting
 from penstock.budget.reports import BudgetWarning
+from penstock.budget.tariffs import NANOS
 from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.addresses import is_public
@@ -25,6 +26,7 @@ from penstock.contract.exchange import (
 from penstock.contract.media import AudioSource
 from penstock.contract.media import audio as read_audio
 from penstock.contract.messages import Audio, Image
+from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities, MCPTool
 from penstock.contract.ports import Provider, Target
 from penstock.contract.requests import (
@@ -44,8 +46,8 @@ from penstock.mcp.host.policy import SamplingPolicy
 from penstock.pool.health import HealthChecks
 from penstock.pool.supervise import ChildStatus, Supervisor
 from penstock.providers.http import HttpTransport
-from penstock.providers.registry import callable_names
-from penstock.routing.targets import TargetTable, parse_target
+from penstock.routes import table_of, watch, ways_of
+from penstock.routing.targets import Ways
 from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
 from penstock.wiring import books_of, pool_of, sampling_policy, transport_settings, warned
@@ -68,6 +70,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
         tool_servers: ToolServers | None = None,
         keep_books: bool = False,
         prune_budgets: bool = True,
+        earlier: Ways | None = None,
     ) -> None:
         """Builds the stages; nothing is connected, loaded or started before it is needed.
 
@@ -76,7 +79,8 @@ class Engine(Sampling, Generators, Budgeting, Health):
         `tool_servers` that are given are shared with others, and closed by whoever made them.
         `keep_books` has a ledger also where the configuration does not ask for one. Budgets that
         this configuration has declared there and does not have any more go, unless `prune_budgets`
-        is False: for a visitor, whose ledger may be a gateway's.
+        is False: for a visitor, whose ledger may be a gateway's. `earlier` ways of routing hand on
+        what they have seen of targets and sessions.
         """
         self.config = config
         self._own = Belongings(config, transport=transport, tool_servers=tool_servers)
@@ -84,16 +88,8 @@ class Engine(Sampling, Generators, Budgeting, Health):
         self._model_files = model_files
         self._keep_books = keep_books
         self._prune_budgets = prune_budgets
-        self._targets = TargetTable(
-            {
-                name: tuple(parse_target(target) for target in model.targets)
-                for name, model in config.models.items()
-            },
-            callable_names(config.providers),
-            config.default_model,
-            refused=lambda target: not model_files and target.model.endswith(".gguf"),
-            health=self._pool.states,
-        )
+        self._ways = ways_of(config, self._capabilities, self._price, earlier=earlier)
+        self._targets = table_of(config, self._pool.states, self._ways, model_files=model_files)
         Budgeting.__init__(
             self,
             books_of(
@@ -117,6 +113,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
             ),
         )
         self._pool.states.on_change = self.hooks.happened
+        self._watching = watch(self.hooks, self._ways)
         self._background: Supervisor | None = None
         self._elders: dict[Engine, asyncio.Task[None]] = {}
         """Those whose place this one has taken, while requests run on them."""
@@ -200,6 +197,11 @@ class Engine(Sampling, Generators, Budgeting, Health):
     def _capabilities(self, target: Target) -> Capabilities:
         return self.provider(target.provider).capabilities(target.model)
 
+    def _price(self, target: Target, read: int, written: int) -> float | None:
+        used = Usage(input_tokens=read, output_tokens=written)
+        cost = self._books.prices.cost(target, used)
+        return None if cost is None else cost.nanos / NANOS
+
     def _abilities(self, model: str | None) -> Iterator[Capabilities]:
         for target in self.targets(model):
             # A target that cannot be reached at all counts for nothing: the pool passes it over.
@@ -217,6 +219,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
     def use(self, provider: Provider) -> None:
         """Put this object in the place of the configured provider of its name."""
         self._own.use(provider)
+        self._targets.renew()
 
     def background(self) -> list[ChildStatus]:
         """The engine's own work beside requests, from `async with` on: how each part of it is."""
@@ -251,6 +254,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
             tool_servers=own.tool_servers,
             keep_books=self._keep_books,
             prune_budgets=self._prune_budgets,
+            earlier=self._ways,
         )
         try:
             await heir._books.take_over(self._books)
@@ -260,6 +264,8 @@ class Engine(Sampling, Generators, Budgeting, Health):
         own.leave_to(heir._own)
         heir._pool.states.adopt(self._pool.states, lambda name: own.shares(name, config))
         heir._pipeline.continue_from(self._pipeline)
+        self._watching()
+        heir._watching = watch(heir.hooks, heir._ways)
         heir._pool.states.on_change = heir.hooks.happened
         heir._running = self._running
         heir._elders = self._elders

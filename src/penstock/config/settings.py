@@ -109,8 +109,17 @@ class ModelConfig(Section):
     targets: tuple[TargetName, ...] = Field(
         min_length=1, description="`provider/model` in the order in which they are tried."
     )
-    routing: Literal["ordered"] = Field(
-        default="ordered", description="How the targets are ranked."
+    routing: Literal["ordered", "learned", "cheapest", "fastest"] = Field(
+        default="ordered",
+        description="How the targets are ranked that can serve a request, can be asked and match "
+        "its hints equally well: as they are written; by what is learnt of their answers and the "
+        "request's priorities; by expected cost; or by expected time.",
+    )
+    sticky: bool = Field(
+        default=False,
+        description="Whether a session stays with the target that has served it, while that one "
+        "can be asked. A request names its session in its metadata: `session_id`, `session` or "
+        "`user`.",
     )
     prices: dict[str, PriceConfig] = Field(
         default_factory=dict,

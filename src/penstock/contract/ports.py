@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
@@ -98,13 +98,29 @@ class Health(Protocol):
 
 
 class RankedTarget(msgspec.Struct, frozen=True):
-    """A target with its place in the ranking: why it is there, and whether it may be asked."""
+    """A target with its place in the ranking: why it is there, and whether it may be asked.
+
+    Whatever is None is not known, or was not looked at.
+    """
 
     target: Target
     available: bool
     reasons: tuple[str, ...]
     score: float = 0.0
-    """What the priorities make of it, among targets that are equal otherwise; more is better."""
+    """Its utility: what the priorities make of it, among targets that are equal otherwise; more is
+    better."""
+    quality: float | None = None
+    """How good its answer is expected to be, from 0 to 1."""
+    uncertainty: float | None = None
+    """The standard deviation of that."""
+    neighbours: float | None = None
+    """How many answers to similar prompts it rests on."""
+    cost_usd: float | None = None
+    latency_ms: float | None = None
+    hint: str | None = None
+    """The hint that it matches, as the caller wrote it."""
+    propensity: float | None = None
+    """How likely it was to be put first, where there were dice."""
 
 
 class RouteDecision(msgspec.Struct, frozen=True):
@@ -115,6 +131,12 @@ class RouteDecision(msgspec.Struct, frozen=True):
     ranked: tuple[RankedTarget, ...]
     left_out: tuple[RankedTarget, ...] = ()
     """Targets that were looked at and will not be tried."""
+    strategy: str = "ordered"
+    """What orders targets that are equal otherwise."""
+    explored: bool = False
+    """Whether the first one is tried to learn about it, and another was expected to be better."""
+    reason: str = ""
+    """Why the first one is first, in one sentence."""
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -125,12 +147,30 @@ class RouteDecision(msgspec.Struct, frozen=True):
 class Router(Protocol):
     """Decides which targets may serve a request, best first."""
 
-    async def explain(self, request: SamplingRequest) -> RouteDecision:
-        """The ranking with its reasons; `rank` gives the same targets in the same order."""
+    async def explain(
+        self, request: SamplingRequest, *, key: str | None = None, streaming: bool = False
+    ) -> RouteDecision:
+        """The ranking with its reasons; `rank` gives the same targets in the same order.
+
+        Nothing is tried for the sake of learning, and nothing is remembered.
+        """
         ...
 
-    async def rank(self, request: SamplingRequest) -> Sequence[Target]:
-        """The targets to try in order; raises ModelNotFound when there are none."""
+    async def rank(
+        self,
+        request: SamplingRequest,
+        *,
+        request_id: str | None = None,
+        key: str | None = None,
+        streaming: bool = False,
+        told: Callable[[RouteDecision], None] | None = None,
+    ) -> Sequence[Target]:
+        """The targets to try in order; raises ModelNotFound when there are none.
+
+        Under its `request_id` a request is remembered, and may be used to learn; without one it is
+        ranked as `explain` would. `key` is whose it is, and `streaming` says how it is answered.
+        `told` hears the decision where there is more to it than the configured order.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
 
@@ -76,7 +76,7 @@ class Pipeline:
             if caller.review is not None:
                 request = await self._reviewed(meter, request, caller.review)
             limit = request.timeout
-            ranked = await meter.within(limit, lambda: self._router.rank(request))
+            ranked = await meter.within(limit, lambda: self._ranked(meter, request))
             async with meter.paying(request, ranked) as targets:
                 attempt, reply = await meter.within(
                     limit, lambda: self._pool.generate(targets, request, meter.trail)
@@ -147,6 +147,19 @@ class Pipeline:
             answer.segments,
         )
 
+    def _ranked(
+        self, meter: Meter, request: SamplingRequest, *, streaming: bool = False
+    ) -> Awaitable[Sequence[Target]]:
+        """The route of a request that is about to be made."""
+        trail = meter.trail
+        return self._router.rank(
+            request,
+            request_id=meter.request_id,
+            key=trail.key,
+            streaming=streaming,
+            told=trail.decided,
+        )
+
     def _meter(
         self,
         request: SamplingRequest | EmbeddingRequest | TranscriptionRequest,
@@ -195,7 +208,9 @@ class Pipeline:
         final: Sequence[StreamEvent] = ()
         try:
             async with AsyncExitStack() as stack:
-                ranked = await meter.within(limit, lambda: self._router.rank(request))
+                ranked = await meter.within(
+                    limit, lambda: self._ranked(meter, request, streaming=True)
+                )
                 paying = meter.paying(request, ranked)
                 targets = await stack.enter_async_context(paying)
                 opening = self._pool.open(targets, request, meter.trail)

@@ -1,19 +1,21 @@
 """The order in which targets are tried, and the reasons; pure, so that it can be explained.
 
-`order` decides, and `explained` puts its decision into words: so no explanation differs from what
-is done, and a request that nobody asks about does not pay for words.
+`order` decides as far as health, size, hints and sessions do, and a strategy among those that they
+leave equal. `explained` puts that into words: so no explanation differs from what is done, and a
+request that nobody asks about does not pay for words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
+from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import ModelPreferences
-from penstock.contract.ports import Health, RankedTarget, RouteDecision, Target
-
-Scorer: TypeAlias = Callable[[Target, ModelPreferences], tuple[float, str] | None]
-"""How well a target fits the priorities, more is better, and why; None when nothing is known."""
+from penstock.contract.ports import Health, Target
+from penstock.routing.catalogue import equivalent
+from penstock.routing.strategies import Opinion, Strategy
 
 
 class Candidate(NamedTuple):
@@ -30,14 +32,21 @@ class Placed(NamedTuple):
     """What decides the place of a candidate; less goes first."""
 
     unavailable: bool
+    tight: bool
+    """Whether it may be too small for the request."""
     hint: int
-    """The number of the first hint that is a part of its name; one past the last for none."""
+    """The number of the first hint that is a part of its name; after all those, of the first whose
+    equivalent it is; and after all of those, for none."""
+    strayed: bool
+    """Whether another one has served this session."""
     badness: float
+    """What the strategy says."""
     number: int
     """Keeps equals in the given order."""
     candidate: Candidate
-    notes: tuple[str, str]
-    """Why it is not available, and what the score means."""
+    notes: tuple[str, str] = ("", "")
+    """Why it is not available, and why it may be too small."""
+    opinion: Opinion | None = None
 
 
 class AllAvailable:
@@ -60,71 +69,108 @@ def order(
     candidates: Sequence[Candidate],
     preferences: ModelPreferences | None,
     health: Health,
-    scorer: Scorer | None = None,
+    *,
+    tight: Mapping[Target, str] | None = None,
+    session: Target | None = None,
 ) -> list[Placed]:
     """The candidates in the order in which they are tried, and those that are not at the end.
 
-    A target that may not be asked just now ranks behind all that may. Among equals, the one that
-    matches the earlier hint goes first; then the better score, and then the given order.
+    A target that may not be asked just now ranks behind all that may, and one that may be too small
+    (`tight`, with the reason) behind all others. Then the one that matches the earlier hint goes
+    first; then the one that has served this session; and then the given order holds.
     """
-    hints = _hints(preferences)
+    hints = hints_of(preferences)
+    levels = _levels([each.target for each in candidates], hints) if hints else None
     ranked: list[Placed] = []
     for number, candidate in enumerate(candidates):
         target = candidate.target
         available, why = health.available(target)
-        score = None if scorer is None or preferences is None else scorer(target, preferences)
-        value, meaning = score or (0.0, "")
-        hint = _first_match(target, hints) if hints else 0
-        ranked.append(Placed(not available, hint, -value, number, candidate, (why, meaning)))
+        small = tight.get(target, "") if tight else ""
+        level = levels[number] if levels else 0
+        strayed = session is not None and target != session
+        ranked.append(
+            Placed(not available, bool(small), level, strayed, 0.0, number, candidate, (why, small))
+        )
     ranked.sort()
     return ranked
 
 
+async def judged(
+    strategy: Strategy,
+    ranked: Sequence[Placed],
+    request: SamplingRequest,
+    *,
+    request_id: str | None,
+    key: str | None,
+) -> list[Placed]:
+    """The same, with equals in the order that the strategy gives them.
+
+    It decides among the first of them if the request has an id; of all others it is only asked.
+    """
+    none = none_of(hints_of(request.model_preferences))
+    chosen = [each for each in ranked if not is_left_out(each, none)]
+    deciding = request_id is not None
+    found: list[Placed] = []
+    for _, equals in groupby(chosen, key=lambda each: each[:4]):
+        group = list(equals)
+        opinions = await strategy.judge(
+            request,
+            [each.candidate.target for each in group],
+            deciding=deciding,
+            request_id=request_id if deciding else None,
+            key=key,
+        )
+        found += [
+            each._replace(badness=opinion.place, opinion=opinion)
+            for each, opinion in zip(group, opinions, strict=True)
+        ]
+        deciding = False
+    found.sort()
+    found += [each for each in ranked if is_left_out(each, none)]
+    return found
+
+
 def tried(ranked: Iterable[Placed], preferences: ModelPreferences | None) -> tuple[Target, ...]:
     """The targets that are tried."""
-    none = len(_hints(preferences))
-    return tuple(each.candidate.target for each in ranked if not _left_out(each, none))
+    none = none_of(hints_of(preferences))
+    return tuple(each.candidate.target for each in ranked if not is_left_out(each, none))
 
 
-def explained(
-    asked: str | None, ranked: Iterable[Placed], preferences: ModelPreferences | None
-) -> RouteDecision:
-    """The same in words."""
-    hints = _hints(preferences)
-    shown: list[RankedTarget] = []
-    left_out: list[RankedTarget] = []
-    for each in ranked:
-        target = RankedTarget(
-            each.candidate.target, not each.unavailable, tuple(_reasons(each, hints)), -each.badness
-        )
-        (left_out if _left_out(each, len(hints)) else shown).append(target)
-    return RouteDecision(asked, tuple(shown), tuple(left_out))
-
-
-def _hints(preferences: ModelPreferences | None) -> list[str]:
+def hints_of(preferences: ModelPreferences | None) -> list[str]:
+    """The hints that say something."""
     if preferences is None or not preferences.hints:
         return []
     return [hint.strip() for hint in preferences.hints if hint.strip()]
 
 
-def _first_match(target: Target, hints: Sequence[str]) -> int:
-    name = str(target).casefold()
-    matches = (index for index, hint in enumerate(hints) if hint.casefold() in name)
-    return next(matches, len(hints))
+def none_of(hints: Sequence[str]) -> int:
+    """The level of a target that matches no hint, nor is like any."""
+    return 2 * len(hints)
 
 
-def _left_out(placed: Placed, no_hint: int) -> bool:
-    return placed.candidate.only_if_hinted and placed.hint == no_hint
+def is_left_out(placed: Placed, none: int) -> bool:
+    """Whether it is not tried."""
+    return placed.candidate.only_if_hinted and placed.hint == none
 
 
-def _reasons(placed: Placed, hints: Sequence[str]) -> Iterable[str]:
-    why, meaning = placed.notes
-    if placed.unavailable:
-        yield f"not available: {why}"
-    if placed.hint < len(hints):
-        yield f"matches hint {placed.hint + 1}, {hints[placed.hint]!r}"
-    elif hints:
-        yield "matches no hint"
-    if meaning:
-        yield meaning
-    yield f"target {placed.candidate.place} of {placed.candidate.model!r}"
+def _levels(targets: Sequence[Target], hints: Sequence[str]) -> list[int]:
+    """Which hint each target matches: what a hint names goes before what is merely like it."""
+    names = [str(target).casefold() for target in targets]
+    folded = [hint.casefold() for hint in hints]
+    unmatched = [
+        number for number, hint in enumerate(folded) if not any(hint in name for name in names)
+    ]
+    return [
+        _level(target, name, folded, unmatched) for target, name in zip(targets, names, strict=True)
+    ]
+
+
+def _level(target: Target, name: str, hints: Sequence[str], unmatched: Collection[int]) -> int:
+    for number, hint in enumerate(hints):
+        if hint in name:
+            return number
+    # Nothing here has that name, so a model of its class does, whoever made it.
+    for number in unmatched:
+        if equivalent(hints[number], target.model):
+            return len(hints) + number
+    return none_of(hints)

@@ -5,20 +5,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from penstock.contract.errors import ConfigurationError, ModelNotFound
 from penstock.contract.exchange import SamplingRequest
+from penstock.contract.options import Capabilities
 from penstock.contract.ports import Health, RouteDecision, Target
+from penstock.routing.explaining import Dropped, explained
+from penstock.routing.filtering import Filter, of_provider
+from penstock.routing.outlook import Outlook
 from penstock.routing.ranking import (
     AllAvailable,
     Candidate,
     Placed,
-    Scorer,
     distinct,
-    explained,
+    judged,
     order,
     tried,
 )
+from penstock.routing.sessions import Session, Sessions, session_of
+from penstock.routing.strategies import ORDERED, Strategy
 
 
 def parse_target(text: str) -> Target:
@@ -36,6 +42,28 @@ def _of(
         yield Candidate(target, model, place, only_if_hinted)
 
 
+class Ways(NamedTuple):
+    """How targets are chosen, beside their configured order."""
+
+    able: Callable[[Target], Capabilities] | None = None
+    """What a target can do; without it all can do everything. May raise ConfigurationError."""
+    strategies: Mapping[str, Strategy] = {}
+    """By the name of the model; one that is not in it goes by its configured order."""
+    sticky: Collection[str] = ()
+    """Models whose sessions stay with the target that has served them."""
+    sessions: Sessions | None = None
+    outlook: Outlook | None = None
+    """What explanations tell of targets that no strategy has looked at."""
+
+
+class _Ranking(NamedTuple):
+    placed: list[Placed]
+    dropped: list[Dropped]
+    strategy: Strategy | None
+    session: Session | None
+    served: Target | None
+
+
 class TargetTable:
     """Models in the order of their configured targets; `provider/model` works without an alias."""
 
@@ -47,17 +75,17 @@ class TargetTable:
         *,
         refused: Callable[[Target], bool] = lambda target: False,
         health: Health | None = None,
-        scorer: Scorer | None = None,
+        ways: Ways | None = None,
     ) -> None:
         """`providers` are all names that a target may begin with.
 
         `refused` tells which targets must be configured and may not just be named by a caller.
-        Without `health` every target may be asked at any time, and without a `scorer` priorities
-        change nothing.
+        Without `health` every target may be asked at any time.
         """
         self._refused = refused
         self._health = health or AllAvailable()
-        self._scorer = scorer
+        self._ways = ways or Ways()
+        self._filter = Filter(self._ways.able, self._health)
         self._configured = {target for targets in models.values() for target in targets}
         self._models = models
         self._providers = providers
@@ -66,30 +94,122 @@ class TargetTable:
         mine = self._candidates.get(default or "", ())
         others = (_of(name, models[name], only_if_hinted=True) for name in models)
         self._hinted = distinct(chain(mine, chain.from_iterable(others)))
+        self._plain = {
+            name: tuple(each.target for each in candidates)
+            for name, candidates in self._candidates.items()
+            if name not in self._ways.strategies and name not in self._ways.sticky
+        }
 
-    async def rank(self, request: SamplingRequest) -> Sequence[Target]:
-        """The targets to try in order, as `explain` explains them."""
-        return tried(self._order(request), request.model_preferences)
+    async def rank(
+        self,
+        request: SamplingRequest,
+        *,
+        request_id: str | None = None,
+        key: str | None = None,
+        streaming: bool = False,
+        told: Callable[[RouteDecision], None] | None = None,
+    ) -> Sequence[Target]:
+        """The targets to try in order, as `explain` explains them.
 
-    async def explain(self, request: SamplingRequest) -> RouteDecision:
+        With a `request_id` the strategy decides: then chance may put another one first.
+        """
+        plain = self._as_configured(request, streaming)
+        if plain is not None:
+            return plain
+        ranking = await self._rank(request, request_id=request_id, key=key, streaming=streaming)
+        sessions = self._ways.sessions
+        if sessions is not None and ranking.session is not None and request_id is not None:
+            sessions.begin(request_id, ranking.session)
+        if told is not None and ranking.strategy is not None:
+            told(self._explained(request, ranking))
+        return tried(ranking.placed, request.model_preferences)
+
+    async def explain(
+        self, request: SamplingRequest, *, key: str | None = None, streaming: bool = False
+    ) -> RouteDecision:
         """The targets in their order: those that may be asked, then by hints, then as configured.
 
         Hints choose among the targets of the model that is asked for. When none is, they may also
         choose targets of any other configured model.
         """
-        return explained(request.model, self._order(request), request.model_preferences)
+        ranking = await self._rank(request, request_id=None, key=key, streaming=streaming)
+        return self._explained(request, ranking, words=True)
 
-    def _order(self, request: SamplingRequest) -> list[Placed]:
+    def renew(self) -> None:
+        """A provider was replaced: ask anew what targets can do."""
+        self._filter.renew()
+
+    def _as_configured(
+        self, request: SamplingRequest, streaming: bool
+    ) -> tuple[Target, ...] | None:
+        """The configured order, where nothing speaks for another: so it is for most requests."""
+        name = request.model or self._default or ""
+        targets = self._plain.get(name)
+        preferences = request.model_preferences
+        if targets is None or (preferences is not None and preferences.hints):
+            return None
+        if "_provider" in request.metadata:
+            return None
+        if len(targets) > 1:
+            if not self._filter.passes(name, targets, request, streaming):
+                return None
+            available = self._health.available
+            for target in targets:
+                if not available(target)[0]:
+                    return None
+        return targets
+
+    async def _rank(
+        self, request: SamplingRequest, *, request_id: str | None, key: str | None, streaming: bool
+    ) -> _Ranking:
+        name = request.model or self._default or ""
+        asked, dropped = of_provider(request, self._asked(request), self._providers, self._health)
+        kept, unable, tight = self._filter(asked, request, streaming)
+        session = session_of(request, name, key) if name in self._ways.sticky else None
+        served = self._served(session)
+        preferences = request.model_preferences
+        placed = order(kept, preferences, self._health, tight=tight, session=served)
+        if unable and not tried(placed, preferences):
+            # Whoever is left was not asked for: the pool says what is wrong with the others.
+            unable = []
+            placed = order(asked, preferences, self._health, tight=tight, session=served)
+        strategy = self._ways.strategies.get(name)
+        if strategy is not None:
+            placed = await judged(strategy, placed, request, request_id=request_id, key=key)
+        return _Ranking(placed, [*unable, *dropped], strategy, session, served)
+
+    def _explained(
+        self, request: SamplingRequest, ranking: _Ranking, *, words: bool = False
+    ) -> RouteDecision:
+        outlook, forecasts = self._ways.outlook, {}
+        if words and outlook is not None:
+            targets = [each.candidate.target for each in ranking.placed if each.opinion is None]
+            forecasts = dict(zip(targets, outlook(request, targets), strict=True))
+        return explained(
+            request.model,
+            ranking.placed,
+            request.model_preferences,
+            strategy=ORDERED if ranking.strategy is None else ranking.strategy.name,
+            dropped=ranking.dropped,
+            forecasts=forecasts,
+            session=ranking.served,
+        )
+
+    def _asked(self, request: SamplingRequest) -> Sequence[Candidate]:
         preferences = request.model_preferences
         name = request.model or self._default or ""
         targets = self.resolve(request.model)
-        if not request.model and preferences is not None and preferences.hints:
-            candidates = self._hinted
-        elif name in self._candidates:
-            candidates = self._candidates[name]
-        else:
-            candidates = tuple(_of(name, targets))
-        return order(candidates, preferences, self._health, self._scorer)
+        if not request.model and (
+            (preferences is not None and preferences.hints) or "_provider" in request.metadata
+        ):
+            return self._hinted
+        if name in self._candidates:
+            return self._candidates[name]
+        return tuple(_of(name, targets))
+
+    def _served(self, session: Session | None) -> Target | None:
+        sessions = self._ways.sessions
+        return None if sessions is None or session is None else sessions.target(session)
 
     def resolve(self, model: str | None) -> Sequence[Target]:
         """The targets of an alias, or the one that `provider/model` spells out."""

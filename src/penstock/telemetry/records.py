@@ -16,7 +16,7 @@ import msgspec
 from penstock.contract.errors import PenstockError, RequestCancelled
 from penstock.contract.exchange import SamplingRequest, StopReason, Usage
 from penstock.contract.messages import Content
-from penstock.contract.ports import Target
+from penstock.contract.ports import RouteDecision, Target
 
 Operation: TypeAlias = Literal["chat", "embeddings", "transcription"]
 Outcome: TypeAlias = Literal["ok", "failed", "cancelled"]
@@ -129,6 +129,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The targets in the order of the route; none when the request got no route."""
     allowed: Sequence[Target] = ()
     """Those of them that the caller may use and has money for."""
+    decision: RouteDecision | None = None
+    """How the order of the route came about, where there is more to it than the configuration."""
     provider: str | None = None
     """Who answered, or failed last; None when nobody was asked."""
     model: str | None = None
@@ -159,6 +161,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         attempts: tuple[AttemptRecord, ...] = (),
         ranked: Sequence[Target] = (),
         allowed: Sequence[Target] = (),
+        decision: RouteDecision | None = None,
     ) -> RequestRecord:
         """The end of what has begun; who answered is the last attempt's, unless it is given."""
         last = attempts[-1] if attempts else None
@@ -174,6 +177,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             tags=begun.tags,
             ranked=ranked,
             allowed=allowed,
+            decision=decision,
             provider=provider or (last.provider if last else None),
             model=model or (last.model if last else None),
             first_token_s=first_token_s,

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from penstock.contract.exchange import StopReason
 from penstock.contract.metadata import Usage
-from penstock.contract.ports import Attempt, Target
+from penstock.contract.ports import Attempt, RouteDecision, Target
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import AttemptRecord, AttemptStarted, RequestRecord, RequestStarted
 
@@ -58,7 +58,7 @@ class Try:
 class Trail:
     """What one request has tried so far; `finished` is called once, by whoever began it."""
 
-    __slots__ = ("allowed", "attempts", "begun", "extend", "hooks", "ranked")
+    __slots__ = ("allowed", "attempts", "begun", "decision", "extend", "hooks", "ranked")
 
     def __init__(self, hooks: Hooks, begun: RequestStarted) -> None:
         """The request has come in."""
@@ -68,6 +68,8 @@ class Trail:
         """Those that have ended, in the order of their ends."""
         self.ranked: Sequence[Target] = ()
         """The targets in the order of the route, once there is one."""
+        self.decision: RouteDecision | None = None
+        """How that order came about, where there is more to it than the configuration."""
         self.allowed: Sequence[Target] = ()
         """Those of them that the caller may use and has money for."""
         self.extend: Callable[[Target, Sequence[AttemptRecord]], Awaitable[None]] | None = None
@@ -78,6 +80,10 @@ class Trail:
     def key(self) -> str | None:
         """The name of the key that the caller has shown."""
         return self.begun.key
+
+    def decided(self, decision: RouteDecision) -> None:
+        """How the order of its targets came about."""
+        self.decision = decision
 
     async def afford(self, target: Target) -> None:
         """Have money for one more try, after some that were billed; raises BudgetExceeded."""
@@ -127,6 +133,7 @@ class Trail:
                 attempts=tuple(self.attempts),
                 ranked=self.ranked,
                 allowed=self.allowed,
+                decision=self.decision,
             )
         )
 

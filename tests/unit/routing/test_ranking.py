@@ -1,6 +1,6 @@
 """Which target is tried first, and why."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +12,10 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import RankedTarget, Target
-from penstock.routing.ranking import Candidate, Scorer, distinct, explained, order, tried
-from penstock.routing.targets import TargetTable
+from penstock.routing.explaining import explained
+from penstock.routing.ranking import Candidate, distinct, order, tried
+from penstock.routing.strategies import Opinion, Strategy
+from penstock.routing.targets import TargetTable, Ways
 
 SOL = Target("openai", "gpt-6.1-sol")
 SONNET = Target("claude", "claude-sonnet-5-5")
@@ -36,9 +38,10 @@ class Down:
         return (False, "breaker open") if target in self._down else (True, "")
 
 
-def table(*down: Target, scorer: Scorer | None = None) -> TargetTable:
+def table(*down: Target, strategy: Strategy | None = None) -> TargetTable:
     providers = {"openai", "claude", "local"}
-    return TargetTable(MODELS, providers, "assistant", health=Down(*down), scorer=scorer)
+    ways = Ways(strategies={} if strategy is None else {"assistant": strategy})
+    return TargetTable(MODELS, providers, "assistant", health=Down(*down), ways=ways)
 
 
 def ask(*hints: str, model: str | None = None, **priorities: float) -> SamplingRequest:
@@ -129,12 +132,29 @@ async def test_a_model_that_is_named_is_not_left_for_a_hint() -> None:
 
 
 async def test_priorities_break_ties_only() -> None:
-    def cheapest(target: Target, preferences: ModelPreferences) -> tuple[float, str] | None:
-        if preferences.cost is None or target == SOL:
-            return None
-        return (1.0, "free") if target == QWEN else (-1.0, "dear")
+    class Thrifty:
+        name = "thrifty"
 
-    router = table(scorer=cheapest)
+        async def judge(
+            self,
+            request: SamplingRequest,
+            targets: Sequence[Target],
+            *,
+            deciding: bool,
+            request_id: str | None,
+            key: str | None,
+        ) -> Sequence[Opinion]:
+            preferences = request.model_preferences
+            return [self._one(target, preferences) for target in targets]
+
+        def _one(self, target: Target, preferences: ModelPreferences | None) -> Opinion:
+            if preferences is None or preferences.cost is None or target == SOL:
+                return Opinion()
+            if target == QWEN:
+                return Opinion(-1.0, utility=1.0, note="free")
+            return Opinion(1.0, utility=-1.0, note="dear")
+
+    router = table(strategy=Thrifty())
     assert await router.rank(ask(model="assistant", cost=1)) == (QWEN, SOL, SONNET)
     assert await router.rank(ask("claude", model="assistant", cost=1)) == (SONNET, QWEN, SOL)
     assert await router.rank(ask("claude", model="assistant")) == (SONNET, SOL, QWEN)

@@ -1,0 +1,88 @@
+"""How the configuration wants targets to be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from penstock.config.settings import Config
+from penstock.contract.options import Capabilities
+from penstock.contract.ports import Health, Target
+from penstock.providers.registry import callable_names
+from penstock.routing.experience import Experience
+from penstock.routing.outlook import Outlook, Price
+from penstock.routing.sessions import Sessions
+from penstock.routing.strategies import ORDERED, Cheapest, Fastest, Strategy
+from penstock.routing.targets import TargetTable, Ways, parse_target
+from penstock.telemetry.hooks import Hooks
+from penstock.telemetry.records import RequestRecord
+
+
+def ways_of(
+    config: Config,
+    able: Callable[[Target], Capabilities],
+    price: Price,
+    *,
+    earlier: Ways | None = None,
+) -> Ways:
+    """How the models of this configuration choose; `earlier` ways hand on what they have seen."""
+    experience = earlier.outlook.experience if earlier and earlier.outlook else Experience()
+    sessions = earlier.sessions if earlier and earlier.sessions else Sessions()
+    outlook = Outlook(experience, price)
+    return Ways(
+        able,
+        {
+            name: _strategy(model.routing, outlook)
+            for name, model in config.models.items()
+            if model.routing != ORDERED
+        },
+        frozenset(name for name, model in config.models.items() if model.sticky),
+        sessions,
+        outlook,
+    )
+
+
+def table_of(config: Config, health: Health, ways: Ways, *, model_files: bool) -> TargetTable:
+    """The models of this configuration; `model_files`: a caller may name files of models."""
+    return TargetTable(
+        {
+            name: tuple(parse_target(target) for target in model.targets)
+            for name, model in config.models.items()
+        },
+        callable_names(config.providers),
+        config.default_model,
+        refused=lambda target: not model_files and target.model.endswith(".gguf"),
+        health=health,
+        ways=ways,
+    )
+
+
+def watch(hooks: Hooks, ways: Ways) -> Callable[[], None]:
+    """Have the ways see the requests that they learn from; returns what ends that.
+
+    Where nothing is learnt from them nobody listens, and no record is made for it.
+    """
+    ends = [hooks.subscribe(each, only=(RequestRecord,)) for each in _listeners(ways)]
+
+    def end() -> None:
+        for each in ends:
+            each()
+
+    return end
+
+
+def _listeners(ways: Ways) -> Iterator[Experience | Sessions]:
+    if ways.strategies and ways.outlook is not None:
+        yield ways.outlook.experience
+    if ways.sticky and ways.sessions is not None:
+        yield ways.sessions
+
+
+def _strategy(name: str, outlook: Outlook) -> Strategy:
+    if name == Cheapest.name:
+        return Cheapest(outlook)
+    if name == Fastest.name:
+        return Fastest(outlook)
+    # Only here, for it takes numpy, which takes longer to import than all the rest.
+    from penstock.routing.weighing import Weighing
+
+    return Weighing(outlook)

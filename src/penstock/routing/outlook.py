@@ -1,0 +1,81 @@
+"""What an answer is expected to be and to take, of each of some targets.
+
+By what the target's recent answers took; before there are any, by the catalogue. Its price is what
+the price book says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.ports import Target
+from penstock.routing.catalogue import family_of
+from penstock.routing.experience import Experience
+from penstock.tokens import estimate_request
+from penstock.tokens import family_of as tokenizer_of
+
+Price: TypeAlias = Callable[[Target, int, int], float | None]
+"""What so many tokens of input and of output cost in USD; None when that is not known."""
+
+USUAL_OUTPUT = 500
+"""Tokens of an answer while no target has given any: `max_tokens` is often far above it."""
+
+
+class Forecast(NamedTuple):
+    """What is expected of one target."""
+
+    quality: float
+    """From 0 to 1, by the catalogue."""
+    cost_usd: float | None
+    """None when there is no price."""
+    latency_ms: float
+    seen: bool
+    """Whether the latency is that of its own answers."""
+
+
+def unpriced(target: Target, read: int, written: int) -> None:
+    """For where nobody knows prices."""
+
+
+class Outlook:
+    """Looks ahead."""
+
+    def __init__(self, experience: Experience | None = None, price: Price = unpriced) -> None:
+        """`experience` is what the targets' answers took; `price` is what they cost."""
+        self.experience = experience or Experience()
+        self._price = price
+
+    def __call__(self, request: SamplingRequest, targets: Sequence[Target]) -> list[Forecast]:
+        """One forecast for each, in their order."""
+        counts: dict[str, int] = {}
+        prompts = [self._prompt(request, target, counts) for target in targets]
+        seen = [
+            self.experience.expected(target, prompt)
+            for target, prompt in zip(targets, prompts, strict=True)
+        ]
+        told = [each.output_tokens for each in seen if each.output_tokens is not None]
+        # Of a target that has not answered yet, what the others say: else it were dearer for that.
+        usual = sum(told) / len(told) if told else USUAL_OUTPUT
+        forecasts: list[Forecast] = []
+        for target, prompt, known in zip(targets, prompts, seen, strict=True):
+            written = usual if known.output_tokens is None else known.output_tokens
+            written = min(written, request.max_tokens)
+            row, latency_ms = family_of(target.model), known.latency_ms
+            forecasts.append(
+                Forecast(
+                    row.quality,
+                    self._price(target, prompt, round(written)),
+                    row.latency_ms(written) if latency_ms is None else latency_ms,
+                    latency_ms is not None,
+                )
+            )
+        return forecasts
+
+    def _prompt(self, request: SamplingRequest, target: Target, counts: dict[str, int]) -> int:
+        """Counted once for all targets whose makers count alike."""
+        maker = tokenizer_of(target.model).name
+        if maker not in counts:
+            counts[maker] = estimate_request(request, target.model)
+        return counts[maker]
