@@ -24,6 +24,7 @@ from penstock.cli import (
     mcp,
     models,
     providers,
+    route,
     serve,
     usage,
 )
@@ -85,6 +86,7 @@ def build(*, rich: bool) -> typer.Typer:
         (_SET_UP, "serve", serve.serve, serve.EXAMPLES),
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
+    app.add_typer(route.build(), name="route", rich_help_panel=_LOOK)
     app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
     app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
     app.add_typer(mcp.build(), name="mcp", rich_help_panel=_SET_UP)

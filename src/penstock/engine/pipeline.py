@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
 
+import msgspec
+
 from penstock.contract.approval import Estimate, Reviewer
 from penstock.contract.errors import (
     ModelNotFound,
@@ -193,7 +195,8 @@ class Pipeline:
         return Estimate(estimate_request(request, ranked[0].model), cost)
 
     async def _count(self, request: SamplingRequest) -> TokenCount:
-        target = (await self._router.rank(request))[0]
+        # Nothing is answered, so nobody's answers are too short for it.
+        target = (await self._router.rank(msgspec.structs.replace(request, max_tokens=1)))[0]
         try:
             counted = await self._pool.count_tokens(target, request)
         except (ModelNotFound, ProviderUnavailable):

@@ -27,6 +27,8 @@ from penstock.telemetry.usage import UsageStats
 
 UNLIMITED = 65_536
 """The limit of an answer where none is made: room for any level of thinking."""
+ROUTED = 1000
+"""The limit of an answer whose route is asked for, when nothing is said about it."""
 
 
 class Sampling:
@@ -164,9 +166,10 @@ class Sampling:
     async def route(self, messages: SamplingRequest | Messages, **options: Any) -> RouteDecision:
         """Which targets would be tried in which order, and why; nobody is called.
 
-        The request is validated as for `create_message`, but `max_tokens` may be left out.
+        The request is validated as for `create_message`, but `max_tokens` may be left out: then it
+        is 1000.
         """
-        return await self._pipeline.route(_unlimited(messages, options))
+        return await self._pipeline.route(_limited(messages, options, ROUTED))
 
     @overload
     async def count_tokens(self, messages: SamplingRequest) -> TokenCount: ...
@@ -185,7 +188,7 @@ class Sampling:
         other errors are raised: AuthenticationFailed, RateLimited, InvalidRequest and its kin. So
         is ProviderTimeout when the request's own `timeout` runs out.
         """
-        return await self._pipeline.count(_unlimited(messages, options))
+        return await self._pipeline.count(_limited(messages, options, UNLIMITED))
 
     async def usage_stats(self) -> UsageStats:
         """What was asked, answered and failed since the engine was opened, by provider, model, key.
@@ -203,9 +206,11 @@ def _request(messages: SamplingRequest | Messages, options: dict[str, Any]) -> S
     return build_request(messages, cast(RequestOptions, options))
 
 
-def _unlimited(messages: SamplingRequest | Messages, options: dict[str, Any]) -> SamplingRequest:
+def _limited(
+    messages: SamplingRequest | Messages, options: dict[str, Any], max_tokens: int
+) -> SamplingRequest:
     if not isinstance(messages, SamplingRequest):
-        options = {"max_tokens": UNLIMITED, **options}
+        options = {"max_tokens": max_tokens, **options}
     return _request(messages, options)
 
 

@@ -54,9 +54,7 @@ def explained(
         tuple(left_out),
         strategy,
         first is not None and first.opinion is not None and first.opinion.explored,
-        ""
-        if first is None
-        else _sentence(first, hints, session, f"of {len(shown)} targets, {strategy}"),
+        "" if first is None else _sentence(first, hints, session, _among(len(shown), strategy)),
     )
 
 
@@ -134,4 +132,8 @@ def _sentence(first: Placed, hints: Sequence[str], session: Target | None, among
             facts.append("is tried to learn about it")
         if first.opinion.note:
             facts.append(first.opinion.note)
-    return f"{first.candidate.target} is first {among}: it {' and '.join(facts)}."
+    return f"{first.candidate.target} {among}: it {' and '.join(facts)}."
+
+
+def _among(count: int, strategy: str) -> str:
+    return "is the only target" if count == 1 else f"is first of {count} targets ({strategy})"

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Health, Target
@@ -120,6 +122,9 @@ async def judged(
             request_id=request_id if deciding else None,
             key=key,
         )
+        if found:
+            # They stand behind those already, whatever the strategy would have done.
+            opinions = [msgspec.structs.replace(each, propensity=None) for each in opinions]
         found += [
             each._replace(badness=opinion.place, opinion=opinion)
             for each, opinion in zip(group, opinions, strict=True)

@@ -113,8 +113,9 @@ def money(usd: float) -> str:
 def _by(
     forecasts: Sequence[Forecast],
     least: Callable[[Forecast], float | None],
-    note: Callable[[Forecast], str],
+    note: Callable[[Forecast, bool], str],
 ) -> list[Opinion]:
+    best = min((v for each in forecasts if (v := least(each)) is not None), default=None)
     opinions: list[Opinion] = []
     for forecast in forecasts:
         value = least(forecast)
@@ -124,18 +125,20 @@ def _by(
                 quality=forecast.quality,
                 cost_usd=forecast.cost_usd,
                 latency_ms=forecast.latency_ms,
-                note=note(forecast),
+                note=note(forecast, value == best),
             )
         )
     return opinions
 
 
-def _cost_note(forecast: Forecast) -> str:
+def _cost_note(forecast: Forecast, best: bool) -> str:
     if forecast.cost_usd is None:
         return "has no known price"
-    return f"is expected to cost {money(forecast.cost_usd)}"
+    least = ", the least" if best else ""
+    return f"is expected to cost {money(forecast.cost_usd)}{least}"
 
 
-def _time_note(forecast: Forecast) -> str:
+def _time_note(forecast: Forecast, best: bool) -> str:
+    least = ", the least," if best else ""
     by = "its last answers" if forecast.seen else "the catalogue"
-    return f"is expected to take {forecast.latency_ms:.0f} ms by {by}"
+    return f"is expected to take {forecast.latency_ms:.0f} ms{least} by {by}"

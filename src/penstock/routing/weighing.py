@@ -63,6 +63,6 @@ def _opinion(place: int, scored: Scored, forecast: Forecast) -> Opinion:
         cost_usd=forecast.cost_usd,
         latency_ms=forecast.latency_ms,
         propensity=scored.propensity,
-        note=f"has a utility of {scored.utility:.3f} (quality {forecast.quality:.2f}, {cost}, "
-        f"{forecast.latency_ms:.0f} ms)",
+        note=f"has {'a' if place else 'the best'} utility of {scored.utility:.3f} "
+        f"(quality {forecast.quality:.2f}, {cost}, {forecast.latency_ms:.0f} ms)",
     )

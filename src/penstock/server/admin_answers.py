@@ -76,6 +76,41 @@ class AttemptInfo(Answer):
     dropped_options: list[str]
 
 
+class RankedInfo(Answer):
+    """A target in its place, and why it is there; what is null is not known."""
+
+    target: str
+    available: bool
+    reasons: list[str]
+    score: float
+    """Its utility; more is better."""
+    quality: float | None
+    """Expected, from 0 to 1."""
+    uncertainty: float | None
+    """The standard deviation of the quality."""
+    neighbours: float | None
+    """How many answers to similar prompts the quality rests on."""
+    cost_usd: float | None
+    latency_ms: float | None
+    hint: str | None
+    """The hint that it matches."""
+    propensity: float | None
+    """How likely it was to be put first, where there were dice."""
+
+
+class RouteAnswer(Answer):
+    """Who would be tried in which order; `left_out` were looked at and will not be."""
+
+    model: str | None
+    ranked: list[RankedInfo]
+    left_out: list[RankedInfo]
+    strategy: str
+    explored: bool
+    """Whether the first one is tried to learn about it."""
+    reason: str
+    """Why the first one is first, in one sentence."""
+
+
 class RouteInfo(Answer):
     """Which targets a request had, as `provider/model`."""
 
@@ -83,6 +118,8 @@ class RouteInfo(Answer):
     """In the order in which they were to be tried."""
     left_out: list[str]
     """Those of them that its key or its budgets did not allow."""
+    decision: RouteAnswer | None
+    """How that order came about; null where it is the configured one."""
 
 
 class RequestInfo(Answer):
@@ -178,23 +215,6 @@ class ModelList(Answer):
     """What callers may ask for by name."""
 
     models: list[ModelInfo]
-
-
-class RankedInfo(Answer):
-    """A target in its place, and why it is there."""
-
-    target: str
-    available: bool
-    reasons: list[str]
-    score: float
-
-
-class RouteAnswer(Answer):
-    """Who would be tried in which order; `left_out` were looked at and will not be."""
-
-    model: str | None
-    ranked: list[RankedInfo]
-    left_out: list[RankedInfo]
 
 
 class BudgetInfo(Answer):

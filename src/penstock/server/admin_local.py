@@ -13,14 +13,16 @@ from itertools import islice
 
 import msgspec
 
-from penstock.contract.ports import Target
+from penstock.contract.ports import RankedTarget, RouteDecision
 from penstock.gateway import Engine
 from penstock.keys.records import without_keys
 from penstock.pool.states import TargetHealth
 from penstock.server.admin_answers import (
     AttemptInfo,
+    RankedInfo,
     RequestInfo,
     RequestList,
+    RouteAnswer,
     RouteInfo,
     TargetInfo,
     TargetList,
@@ -138,7 +140,7 @@ def ended_info(record: RequestRecord) -> RequestInfo:
         model=record.model,
         key=record.key,
         tags=record.tags,
-        route=_route(record.ranked, record.allowed) if record.ranked else None,
+        route=_route(record) if record.ranked else None,
         attempts=[_ended(each) for each in record.attempts],
         usage=record.usage,
         cost_nanos=record.cost_nanos,
@@ -177,10 +179,41 @@ def _name(model: str | None) -> str | None:
     return None if model is None else without_keys(model)
 
 
-def _route(ranked: Sequence[Target], allowed: Sequence[Target]) -> RouteInfo:
+def _route(record: RequestRecord) -> RouteInfo:
+    decision = record.decision
     return RouteInfo(
-        [str(target) for target in ranked],
-        [str(target) for target in ranked if target not in allowed],
+        [str(target) for target in record.ranked],
+        [str(target) for target in record.ranked if target not in record.allowed],
+        None if decision is None else route_answer(decision),
+    )
+
+
+def route_answer(decision: RouteDecision) -> RouteAnswer:
+    """A route with its reasons."""
+    return RouteAnswer(
+        _name(decision.model),
+        [_ranked(each) for each in decision.ranked],
+        [_ranked(each) for each in decision.left_out],
+        decision.strategy,
+        decision.explored,
+        without_keys(decision.reason),
+    )
+
+
+def _ranked(ranked: RankedTarget) -> RankedInfo:
+    return RankedInfo(
+        target=str(ranked.target),
+        available=ranked.available,
+        # A caller may have put a key where a hint belongs, too.
+        reasons=[without_keys(each) for each in ranked.reasons],
+        score=ranked.score,
+        quality=ranked.quality,
+        uncertainty=ranked.uncertainty,
+        neighbours=ranked.neighbours,
+        cost_usd=ranked.cost_usd,
+        latency_ms=ranked.latency_ms,
+        hint=_name(ranked.hint),
+        propensity=ranked.propensity,
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.contract.options import ModelPreferences
-from penstock.contract.ports import RankedTarget
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
 from penstock.providers.registry import callable_names, unknown_kind
@@ -18,11 +17,10 @@ from penstock.server.admin_answers import (
     ModelList,
     ProviderInfo,
     ProviderList,
-    RankedInfo,
     RouteAnswer,
     TargetList,
 )
-from penstock.server.admin_local import merged_targets, target_list
+from penstock.server.admin_local import merged_targets, route_answer, target_list
 from penstock.server.admin_questions import (
     DownOrder,
     ProviderPath,
@@ -117,7 +115,7 @@ async def route(engine: Engine, call: Call[Nothing, Nothing, RouteOrder]) -> Rou
     decision = await engine.route(
         order.prompt, model=order.model or None, model_preferences=preferences
     )
-    return RouteAnswer(decision.model, _ranked(decision.ranked), _ranked(decision.left_out))
+    return route_answer(decision)
 
 
 async def config(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> ConfigAnswer:
@@ -151,10 +149,3 @@ def _check_provider(engine: Engine, target: str) -> None:
     name = target.partition("/")[0]
     if name not in known:
         raise HttpProblem(Failure(404, unknown_kind(name, known), code="not_found", param="target"))
-
-
-def _ranked(targets: Sequence[RankedTarget]) -> list[RankedInfo]:
-    return [
-        RankedInfo(str(each.target), each.available, list(each.reasons), each.score)
-        for each in targets
-    ]

@@ -35,7 +35,7 @@ async def test_a_request_is_kept_with_its_route_attempts_timings_and_cost() -> N
         "model": "echo",
         "key": "ci",
         "tags": {"team": "search"},
-        "route": {"ranked": ["fake/echo"], "left_out": []},
+        "route": {"ranked": ["fake/echo"], "left_out": [], "decision": None},
         "attempts": 0,
         "usage": {"input_tokens": 20, "output_tokens": 10},
         # 30 tokens at 1,000 dollars a million.
@@ -106,7 +106,11 @@ async def test_what_a_budget_left_out_of_a_route_is_told() -> None:
         assert (await admin.chat()).status_code == 429
         (info,) = (await admin.get("requests"))["requests"]
         assert info["error"] == "BudgetExceeded"
-        assert info["route"] == {"ranked": ["fake/echo"], "left_out": ["fake/echo"]}
+        assert info["route"] == {
+            "ranked": ["fake/echo"],
+            "left_out": ["fake/echo"],
+            "decision": None,
+        }
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -131,7 +131,14 @@ class Ranked(BaseModel):
     target: str
     available: bool
     reasons: list[str]
-    score: float
+    score: Annotated[float, Field(description="Its utility; more is better.")]
+    quality: Annotated[float | None, Field(description="Expected, from 0 to 1.")]
+    uncertainty: Annotated[float | None, Field(description="The deviation of the quality.")]
+    neighbours: Annotated[float | None, Field(description="Similar prompts it rests on.")]
+    cost_usd: Annotated[float | None, Field(description="Expected.")]
+    latency_ms: Annotated[float | None, Field(description="Expected.")]
+    hint: Annotated[str | None, Field(description="The hint that it matches.")]
+    propensity: Annotated[float | None, Field(description="How likely it was to be first.")]
 
     @classmethod
     def of(cls, ranked: RankedTarget) -> Ranked:
@@ -141,6 +148,13 @@ class Ranked(BaseModel):
             available=ranked.available,
             reasons=list(ranked.reasons),
             score=ranked.score,
+            quality=ranked.quality,
+            uncertainty=ranked.uncertainty,
+            neighbours=ranked.neighbours,
+            cost_usd=ranked.cost_usd,
+            latency_ms=ranked.latency_ms,
+            hint=ranked.hint,
+            propensity=ranked.propensity,
         )
 
 
@@ -150,6 +164,9 @@ class Explanation(BaseModel):
     model: str | None
     ranked: list[Ranked]
     left_out: list[Ranked]
+    strategy: str
+    explored: bool
+    reason: Annotated[str, Field(description="Why the first one is first.")]
 
     @classmethod
     def of(cls, decision: RouteDecision) -> Explanation:
@@ -158,6 +175,9 @@ class Explanation(BaseModel):
             model=decision.model,
             ranked=[Ranked.of(each) for each in decision.ranked],
             left_out=[Ranked.of(each) for each in decision.left_out],
+            strategy=decision.strategy,
+            explored=decision.explored,
+            reason=decision.reason,
         )
 
 

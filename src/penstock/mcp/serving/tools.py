@@ -32,6 +32,8 @@ READS = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ASKS = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
 _NO_ANSWER = 65_536
 """The limit where nothing is answered."""
+_ROUTED = 1000
+"""The limit of an answer whose route is asked for."""
 
 
 class Whole(str):
@@ -147,7 +149,7 @@ async def route(
             prompt,
             (),
             model=model,
-            max_tokens=_NO_ANSWER,
+            max_tokens=_ROUTED,
             model_preferences=None if preferences is None else preferences.ours(),
         )
         return Explanation.of(await visit.engine.route(request))
