@@ -48,6 +48,7 @@ from penstock.pool.supervise import ChildStatus, Supervisor
 from penstock.providers.http import HttpTransport
 from penstock.routes import table_of, watch, ways_of
 from penstock.routing.targets import Ways
+from penstock.teaching import Teaching, learning_of, watch_learning
 from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
 from penstock.wiring import books_of, pool_of, sampling_policy, transport_settings, warned
@@ -58,7 +59,7 @@ EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
 
-class Engine(Sampling, Generators, Budgeting, Health):
+class Engine(Sampling, Generators, Budgeting, Health, Teaching):
     """One pipeline with its providers; made by `penstock.open()`."""
 
     def __init__(
@@ -88,7 +89,10 @@ class Engine(Sampling, Generators, Budgeting, Health):
         self._model_files = model_files
         self._keep_books = keep_books
         self._prune_budgets = prune_budgets
-        self._ways = ways_of(config, self._capabilities, self._price, earlier=earlier)
+        Teaching.__init__(self, learning_of(config, self._embedded))
+        self._ways = ways_of(
+            config, self._capabilities, self._price, learning=self._learning, earlier=earlier
+        )
         self._targets = table_of(config, self._pool.states, self._ways, model_files=model_files)
         Budgeting.__init__(
             self,
@@ -114,6 +118,7 @@ class Engine(Sampling, Generators, Budgeting, Health):
         )
         self._pool.states.on_change = self.hooks.happened
         self._watching = watch(self.hooks, self._ways)
+        self._hearing = watch_learning(self.hooks, self._learning)
         self._background: Supervisor | None = None
         self._elders: dict[Engine, asyncio.Task[None]] = {}
         """Those whose place this one has taken, while requests run on them."""
@@ -197,6 +202,9 @@ class Engine(Sampling, Generators, Budgeting, Health):
     def _capabilities(self, target: Target) -> Capabilities:
         return self.provider(target.provider).capabilities(target.model)
 
+    async def _embedded(self, model: str, text: str) -> Sequence[float]:
+        return (await self.embed([text], model=model)).vectors[0]
+
     def _price(self, target: Target, read: int, written: int) -> float | None:
         used = Usage(input_tokens=read, output_tokens=written)
         cost = self._books.prices.cost(target, used)
@@ -266,12 +274,15 @@ class Engine(Sampling, Generators, Budgeting, Health):
         heir._pipeline.continue_from(self._pipeline)
         self._watching()
         heir._watching = watch(heir.hooks, heir._ways)
+        # Whoever decided hears of the end: so this one listens on until its last request has ended.
+        heir._hearing = watch_learning(heir.hooks, heir._learning)
         heir._pool.states.on_change = heir.hooks.happened
         heir._running = self._running
         heir._elders = self._elders
         if self._background is not None:
             await self._background.aclose()
             self._background = None
+            await heir._go_on_learning(self)
             await heir.__aenter__()
         # Not before, for until this returns everybody still asks here.
         heir._elders[self] = asyncio.create_task(self._retire())
@@ -296,6 +307,9 @@ class Engine(Sampling, Generators, Budgeting, Health):
         del self._elders[self]
 
     async def _close(self) -> None:
+        self._hearing()
+        if self._learning is not None:
+            await self._learning.aclose()
         await self._books.aclose()
         if self._background is not None:
             await self._background.aclose()
@@ -310,6 +324,8 @@ class Engine(Sampling, Generators, Budgeting, Health):
             )
             self._background.add("health checks", checks.run)
             self._background.add("ledger", self._books.tend)
+            if self._learning is not None:
+                self._background.add("routing", self._learning.tend)
             await self._background.__aenter__()
         return self
 

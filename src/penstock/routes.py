@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from penstock.config.settings import Config
 from penstock.contract.options import Capabilities
@@ -16,22 +17,29 @@ from penstock.routing.targets import TargetTable, Ways, parse_target
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import RequestRecord
 
+if TYPE_CHECKING:
+    from penstock.routing.learning import Learning
+
 
 def ways_of(
     config: Config,
     able: Callable[[Target], Capabilities],
     price: Price,
     *,
+    learning: Learning | None = None,
     earlier: Ways | None = None,
 ) -> Ways:
-    """How the models of this configuration choose; `earlier` ways hand on what they have seen."""
+    """How the models of this configuration choose; `earlier` ways hand on what they have seen.
+
+    `learning` is there when a model learns.
+    """
     experience = earlier.outlook.experience if earlier and earlier.outlook else Experience()
     sessions = earlier.sessions if earlier and earlier.sessions else Sessions()
     outlook = Outlook(experience, price)
     return Ways(
         able,
         {
-            name: _strategy(model.routing, outlook)
+            name: _strategy(name, model.routing, outlook, learning)
             for name, model in config.models.items()
             if model.routing != ORDERED
         },
@@ -77,12 +85,12 @@ def _listeners(ways: Ways) -> Iterator[Experience | Sessions]:
         yield ways.sessions
 
 
-def _strategy(name: str, outlook: Outlook) -> Strategy:
-    if name == Cheapest.name:
+def _strategy(model: str, way: str, outlook: Outlook, learning: Learning | None) -> Strategy:
+    if way == Cheapest.name:
         return Cheapest(outlook)
-    if name == Fastest.name:
+    if way == Fastest.name or learning is None:
         return Fastest(outlook)
     # Only here, for it takes numpy, which takes longer to import than all the rest.
-    from penstock.routing.weighing import Weighing
+    from penstock.routing.learned_strategy import Learned
 
-    return Weighing(outlook)
+    return Learned(model, learning, outlook)

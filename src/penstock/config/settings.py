@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from penstock.config.keys import KeyConfig
+from penstock.config.routing import RoutingConfig
 from penstock.config.sampling import SamplingConfig
 from penstock.config.server import LimitsConfig, ServerConfig
 from penstock.config.telemetry import TelemetryConfig
@@ -273,6 +274,7 @@ class Config(Section):
     telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
     budgets: dict[Name, BudgetConfig] = Field(default_factory=dict)
     keys: dict[KeyName, KeyConfig] = Field(default_factory=dict)
+    routing: RoutingConfig = Field(default_factory=RoutingConfig)
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     _written: dict[tuple[str | int, ...], str] = PrivateAttr(
         default_factory=dict[tuple[str | int, ...], str]

@@ -102,14 +102,18 @@ class FeatureMaker:
     @property
     def name(self) -> str:
         """What distinguishes these vectors from others: a memory of others must be made anew."""
-        meaning = "letters" if self._embedder is None else self._embedder.name
-        return f"1:{meaning}:{MEANING}+{WORDS}+{LOOKS}"
+        return features_name("letters" if self._embedder is None else self._embedder.name)
 
-    def vector(self, text: str) -> Vector:
-        """The three views of a text, each of about length one, side by side."""
+    def vector(self, text: str, embedding: Sequence[float] | None = None) -> Vector:
+        """The three views of a text, each of about length one, side by side.
+
+        An `embedding` of the text that is there already is not asked for; if it is empty, nothing
+        is known of what the text is about.
+        """
         text = shortened(text, MOST_CHARACTERS)
         out = np.empty(SIZE, np.float32)
-        out[:MEANING] = np.roll(self._meaning(text), -SUMMARISED)
+        about = self._meaning(text) if embedding is None else _about(embedding)
+        out[:MEANING] = np.roll(about, -SUMMARISED)
         out[MEANING : MEANING + WORDS] = _hashed(_grams(text), WORDS)
         out[MEANING + WORDS :] = self._looks(text)
         return out
@@ -125,7 +129,7 @@ class FeatureMaker:
                     self._warned = True
                     logger.warning("routing looks at letters instead of meaning: %s", error)
             else:
-                return unit(folded(np.asarray(found, np.float32), MEANING))
+                return _about(found)
         return _hashed(_letters(text), MEANING)
 
     def _looks(self, text: str) -> Vector:
@@ -172,6 +176,11 @@ class FeatureMaker:
         return counts
 
 
+def features_name(embedder: str) -> str:
+    """What vectors are called whose meaning comes from this embedder."""
+    return f"1:{embedder}:{MEANING}+{WORDS}+{LOOKS}"
+
+
 def shortened(text: str, most: int) -> str:
     """The part of a long text that is looked at: its beginning and its end."""
     if len(text) <= most:
@@ -196,6 +205,10 @@ def folded(vector: Vector, size: int) -> Vector:
         signs = np.where((np.arange(len(part)) * (2 * number + 1) // 2 + number) % 2, -1.0, 1.0)
         out[: len(part)] += part * signs.astype(np.float32) if number else part
     return out
+
+
+def _about(embedding: Sequence[float]) -> Vector:
+    return unit(folded(np.asarray(embedding, np.float32), MEANING))
 
 
 _DIGIT, _CAPITAL, _LETTER, _BLANK, _FORMULA, _OTHER, _FOREIGN = range(7)

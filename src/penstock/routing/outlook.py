@@ -33,6 +33,8 @@ class Forecast(NamedTuple):
     latency_ms: float
     seen: bool
     """Whether the latency is that of its own answers."""
+    prompt_tokens: int
+    """The size of the prompt, as this target counts."""
 
 
 def unpriced(target: Target, read: int, written: int) -> None:
@@ -69,6 +71,7 @@ class Outlook:
                     self._price(target, prompt, round(written)),
                     row.latency_ms(written) if latency_ms is None else latency_ms,
                     latency_ms is not None,
+                    prompt,
                 )
             )
         return forecasts

@@ -15,6 +15,7 @@ from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import (
     admin_api,
     anthropic_api,
+    feedback_api,
     openai_api,
     openapi_doors,
     operations,
@@ -94,6 +95,7 @@ def application(
             **responses_api.ROUTES,
             **anthropic_api.ROUTES,
             **sampling_api.routes(siblings, approving),
+            **feedback_api.ROUTES,
             **openapi_doors.ROUTES,
             **operations.routes(metrics, siblings),
             **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),

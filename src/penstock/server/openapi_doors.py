@@ -15,6 +15,7 @@ from penstock.gateway import Engine
 from penstock.server import (
     anthropic_decode,
     anthropic_encode,
+    feedback_api,
     openai_chat_decode,
     openai_chat_encode,
     openai_embeddings,
@@ -145,6 +146,19 @@ def operations() -> Sequence[Operation]:
             (400, 404, *_REFUSALS),
             Error,
             path_type=RequestPath,
+        ),
+        Operation(
+            "POST",
+            feedback_api.PATH,
+            "feedback",
+            "Say how good an answer was, for routing to learn from.",
+            "key",
+            [Content(204, "It is kept.", {})],
+            (400, 404, 413, *_REFUSALS),
+            Error,
+            body=feedback_api.Feedback,
+            group="Feedback",
+            request_group="FeedbackRequest",
         ),
         Operation(
             "GET",

@@ -15,6 +15,7 @@ import pytest
 from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import (
     anthropic_api,
+    feedback_api,
     openai_api,
     openapi_doors,
     operations,
@@ -105,6 +106,7 @@ def test_every_public_route_is_in_the_document_and_no_other() -> None:
         **responses_api.ROUTES,
         **anthropic_api.ROUTES,
         **sampling_api.routes(Siblings(), Approvals(ApprovalQueue())),
+        **feedback_api.ROUTES,
         **openapi_doors.ROUTES,
         **operations.routes(PrometheusMetrics(), Siblings()),
     }

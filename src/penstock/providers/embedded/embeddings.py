@@ -83,3 +83,13 @@ class WordVectors:
 
 shared = WordVectors()
 """The process's only copy; it stays loaded, for it is small."""
+
+
+class WordVectorsEmbedder:
+    """The same, as routing takes it."""
+
+    name = MODEL
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector for each text; raises ConfigurationError when the table is not installed."""
+        return shared.embed(texts).vectors

@@ -1,0 +1,65 @@
+"""How models with `routing = "learned"` learn."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from penstock.config.values import Section
+
+
+class RoutingConfig(Section):
+    """How models with `routing = "learned"` learn which target serves a prompt best."""
+
+    embedder: str = Field(
+        default="wordllama",
+        min_length=1,
+        description="What tells similar prompts: the bundled table of word vectors, or the "
+        "`provider/model` of one that embeds, which is one more call for each request.",
+        examples=["wordllama", "openai/text-embedding-3-small"],
+    )
+    explore: float = Field(
+        default=0.02,
+        ge=0,
+        le=0.5,
+        description="The share of requests that any target may get, so that its quality stays "
+        "known. 0: none, and a target that is left alone is never found to have become better.",
+    )
+    trust: Literal["evidence", "always"] = Field(
+        default="evidence",
+        description="When the learned order is followed: once outcomes show that it earns more "
+        "than the configured one, or from the first request on.",
+    )
+    isolate_keys: bool = Field(
+        default=False,
+        description="Whether each key's requests are routed by its own outcomes only. Otherwise "
+        "all keys teach the same memory.",
+    )
+    keep_prompts: bool = Field(
+        default=False,
+        description="Whether prompts are written down with their outcomes, for exports. Otherwise "
+        "only numbers are kept from which no text can be read.",
+    )
+    memory: int = Field(
+        default=4_096,
+        ge=64,
+        le=1_000_000,
+        description="Prompts that a model is remembered by. The one with the least evidence left "
+        "gives it to the one most like it, and its place to a new one.",
+    )
+    keep_outcomes: int = Field(
+        default=200_000,
+        ge=1_000,
+        description="Outcomes that are kept of each model in the database; the oldest go first.",
+    )
+    keep_days: int | None = Field(
+        default=None,
+        ge=1,
+        description="Outcomes older than this are deleted. Default: kept until there are too many.",
+    )
+    seed: int | None = Field(
+        default=None,
+        ge=0,
+        description="For tests: the same seed and the same outcomes make the same decisions.",
+    )

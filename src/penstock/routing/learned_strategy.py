@@ -1,0 +1,138 @@
+"""The strategy `learned`: by what became of earlier requests, and why.
+
+Until outcomes show that this earns more, the order stays what it would be without them: as
+configured, or, when the request has priorities, by what the catalogue knows of the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.options import ModelPreferences
+from penstock.contract.ports import Target
+from penstock.routing.decision import Offer, Scored, Weights, choose
+from penstock.routing.evidence import Verdict
+from penstock.routing.learned import Known
+from penstock.routing.learning import Learning
+from penstock.routing.outlook import Forecast, Outlook
+from penstock.routing.strategies import Opinion, money
+
+_NO_DICE = np.random.default_rng(0)
+"""For choices without any chance."""
+
+
+class Learned:
+    """Judges the targets of one model."""
+
+    name = "learned"
+
+    def __init__(self, model: str, learning: Learning, outlook: Outlook) -> None:
+        """`learning` knows what became of earlier requests, `outlook` prices and times."""
+        self._model = model
+        self._learning = learning
+        self._outlook = outlook
+
+    async def judge(
+        self,
+        request: SamplingRequest,
+        targets: Sequence[Target],
+        *,
+        deciding: bool,
+        request_id: str | None,
+        key: str | None,
+    ) -> Sequence[Opinion]:
+        """By expected quality, cost and time, as the request's priorities weigh them."""
+        forecasts = self._outlook(request, targets)
+        known = {
+            target: Known(each.cost_usd, each.latency_ms)
+            for target, each in zip(targets, forecasts, strict=True)
+        }
+        order = targets
+        if has_priorities(request.model_preferences):
+            order = by_catalogue(targets, forecasts, Weights.of(request.model_preferences))
+        asked = (self._model, request, order, known)
+        size = forecasts[0].prompt_tokens
+        if deciding and request_id is not None:
+            choice = await self._learning.decide(
+                *asked, prompt_tokens=size, request_id=request_id, key=key
+            )
+        else:
+            choice = await self._learning.explain(*asked, prompt_tokens=size, key=key)
+        verdict = self._learning.verdict(self._model, key)
+        found = {each.target: (place, each) for place, each in enumerate(choice.ranked)}
+        first = choice.chosen.target if choice.explored else None
+        return [
+            _opinion(*found[target], forecast, verdict, explored=target == first)
+            for target, forecast in zip(targets, forecasts, strict=True)
+        ]
+
+
+def has_priorities(preferences: ModelPreferences | None) -> bool:
+    """Whether the request says what counts."""
+    return preferences is not None and (
+        preferences.intelligence is not None
+        or preferences.cost is not None
+        or preferences.speed is not None
+    )
+
+
+def by_catalogue(
+    targets: Sequence[Target], forecasts: Sequence[Forecast], weights: Weights
+) -> list[Target]:
+    """The targets by their utility, as far as it can be told without any outcome."""
+    # Whatever has no price is taken for as dear as the dearest that has one.
+    dearest = max((each.cost_usd for each in forecasts if each.cost_usd is not None), default=0.0)
+    offers = [
+        Offer(
+            target,
+            each.quality,
+            cost_usd=dearest if each.cost_usd is None else each.cost_usd,
+            latency_ms=each.latency_ms,
+        )
+        for target, each in zip(targets, forecasts, strict=True)
+    ]
+    ranked = choose(offers, weights, _NO_DICE, floor=0.0, noise=0.0).ranked
+    return [each.target for each in ranked]
+
+
+def _opinion(
+    place: int, scored: Scored, forecast: Forecast, verdict: Verdict, *, explored: bool
+) -> Opinion:
+    offer = scored.offer
+    return Opinion(
+        place=float(place),
+        utility=scored.utility,
+        quality=offer.quality,
+        uncertainty=offer.deviation,
+        neighbours=offer.evidence,
+        cost_usd=forecast.cost_usd,
+        latency_ms=forecast.latency_ms,
+        propensity=scored.propensity,
+        explored=explored,
+        note=_note(scored, forecast, verdict),
+    )
+
+
+def _note(scored: Scored, forecast: Forecast, verdict: Verdict) -> str:
+    offer = scored.offer
+    cost = "no known price" if forecast.cost_usd is None else money(forecast.cost_usd)
+    told = (
+        f"has a utility of {scored.utility:.3f} (quality {offer.quality:.2f} ± "
+        f"{offer.deviation:.2f} by {offer.evidence:.0f} similar of {offer.total:.0f} outcomes, "
+        f"{cost}, {forecast.latency_ms:.0f} ms)"
+    )
+    if verdict.in_force:
+        return told
+    return f"{told}, which is advice only: {_why_not(verdict)}"
+
+
+def _why_not(verdict: Verdict) -> str:
+    if not verdict.outcomes:
+        return "no outcome has a label yet"
+    return (
+        f"{verdict.outcomes} labelled outcomes show a gain of {verdict.gain:+.3f} ± "
+        f"{verdict.error:.3f} over the order without learning"
+    )

@@ -1,0 +1,296 @@
+"""What models learn while they serve.
+
+A decision is kept until its request has ended; then its outcome goes into the store, and so does
+every label that anybody gives it. Whatever is learnt is learnt from the store, in its order: so
+processes that share one know the same, and one that starts again knows what it knew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from penstock.contract.errors import InvalidRequest, PenstockError, Problem
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.ports import Target
+from penstock.routing.decision import Choice, Weights
+from penstock.routing.evidence import Verdict
+from penstock.routing.features import Vector
+from penstock.routing.learned import Decided, Known, LearnedRouter
+from penstock.routing.outcomes import Quality, Source
+from penstock.routing.prompts import asked_text
+from penstock.routing.reading import Reader
+from penstock.routing.store import Events, Label, OutcomeStore, Served
+from penstock.routing.validity import validity
+from penstock.telemetry.records import AttemptRecord, Record, RequestContent, RequestRecord
+
+_log = logging.getLogger(__name__)
+LOOKED_EVERY_S = 1.0
+"""How long others' outcomes may wait until they are learnt from."""
+_AT_ONCE = 500
+_BETWEEN_BREATHS = 20
+"""Events that are learnt from before other work gets its turn."""
+_MOST_PENDING = 20_000
+_PATIENCE_S = 1.5
+"""How long a request is looked for that another process has served, and is about to write down."""
+_DAY_S = 86_400.0
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What is kept of requests, and who may teach whom."""
+
+    isolated: bool = False
+    keep_prompts: bool = False
+    keep_days: int | None = None
+    rules: object = None
+    """What routers are made by: two that learn by the same rules may share what they know."""
+
+
+class _Pending(msgspec.Struct):
+    model: str
+    decided: Decided
+    text: str
+    valid: bool | None = None
+
+
+class Learning:
+    """The routers of all models that learn, and the store that they learn from."""
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        make_router: Callable[[str], LearnedRouter],
+        reader: Reader,
+        store: OutcomeStore,
+        settings: Settings | None = None,
+    ) -> None:
+        """`make_router` gives a router for a model that has learnt nothing; called more than once.
+
+        Nothing is read before `tend` or `catch_up`.
+        """
+        self._make_router = make_router
+        self._routers = {model: make_router(model) for model in models}
+        self._reader = reader
+        self._store = store
+        self._settings = settings or Settings()
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._cursor = 0
+        self._generation: int | None = None
+        self._reading = asyncio.Lock()
+
+    async def decide(
+        self,
+        model: str,
+        request: SamplingRequest,
+        targets: Sequence[Target],
+        known: Mapping[Target, Known],
+        *,
+        prompt_tokens: int,
+        request_id: str,
+        key: str | None,
+    ) -> Choice:
+        """Choose, and remember the choice until the request has ended."""
+        text, features = await self._read(request)
+        decided = self._routers[model].decide(
+            features,
+            prompt_tokens,
+            targets,
+            Weights.of(request.model_preferences),
+            known=known,
+            key=key,
+        )
+        self._pending[request_id] = _Pending(model, decided, text)
+        if len(self._pending) > _MOST_PENDING:
+            self._pending.popitem(last=False)
+        return decided.choice
+
+    async def explain(
+        self,
+        model: str,
+        request: SamplingRequest,
+        targets: Sequence[Target],
+        known: Mapping[Target, Known],
+        *,
+        prompt_tokens: int,
+        key: str | None,
+    ) -> Choice:
+        """What would be chosen, without dice and without being remembered."""
+        _, features = await self._read(request)
+        return self._routers[model].explain(
+            features,
+            prompt_tokens,
+            targets,
+            Weights.of(request.model_preferences),
+            known=known,
+            key=key,
+        )
+
+    def verdict(self, model: str, key: str | None = None) -> Verdict:
+        """Whether what this model has learnt is in force, and what it gains."""
+        return self._routers[model].verdict(key)
+
+    def heard(self, record: Record) -> None:
+        """Take in what is told of requests: a subscriber of hooks, for content too."""
+        if isinstance(record, RequestContent):
+            pending = self._pending.get(record.request_id)
+            if pending is not None:
+                pending.valid = validity(record.request, record.answer)
+        elif isinstance(record, RequestRecord):
+            pending = self._pending.pop(record.request_id, None)
+            if pending is not None:
+                self._ended(record, pending)
+
+    async def feedback(self, request_id: str, quality: Quality, key: str | None = None) -> None:
+        """Keep what somebody says about an answer; raises InvalidRequest when it is not known."""
+        isolated = self._settings.isolated
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            await asyncio.to_thread(self._store.flush)
+            found = await asyncio.to_thread(self._store.find, request_id)
+            # Whose it is, is not told to others.
+            if any(each.takes_label_of(key, isolated=isolated) for each in found):
+                break
+            if found or time.monotonic() > deadline:
+                raise InvalidRequest.of([Problem("request_id", unknown(request_id))])
+            await asyncio.sleep(_PATIENCE_S / 10)
+        label = Label(request_id=request_id, quality=quality, at=time.time(), key=key)
+        self._store.labelled(label, isolated=isolated)
+
+    async def tend(self) -> None:
+        """Learn from what is written down, here and elsewhere, for as long as it is not stopped."""
+        tidied = 0.0
+        while True:
+            try:
+                if time.monotonic() - tidied > _DAY_S or not tidied:
+                    tidied = time.monotonic()
+                    await self._tidy()
+                await self._catch_up()
+            except PenstockError as error:
+                # The supervisor starts it again, later each time; requests are routed as before.
+                _log.warning("routing cannot read its outcomes: %s", error)
+                raise
+            await asyncio.sleep(LOOKED_EVERY_S)
+
+    async def catch_up(self) -> None:
+        """Return when all that has ended or was said here until now is learnt."""
+        await asyncio.to_thread(self._store.flush)
+        await self._catch_up()
+
+    def adopt(self, before: Learning) -> None:
+        """Go on with what another has learnt, which learns no more; `tend` must not run there."""
+        if self._settings == before._settings and self._reader.name == before._reader.name:
+            self._routers = before._routers
+            self._cursor = before._cursor
+            self._generation = before._generation
+
+    async def aclose(self) -> None:
+        """Write down what is left."""
+        await asyncio.to_thread(self._store.close)
+
+    async def _read(self, request: SamplingRequest) -> tuple[str, Vector]:
+        text = asked_text(request)
+        return text, await self._reader.features(text)
+
+    def _ended(self, record: RequestRecord, pending: _Pending) -> None:
+        first = pending.decided.targets[0]
+        for attempt in record.attempts:
+            self._store.served(self._served(record, attempt, pending, first))
+        last = record.attempts[-1] if record.attempts else None
+        if pending.valid is not None and last is not None and last.outcome == "ok":
+            self._store.labelled(
+                Label(
+                    request_id=record.request_id,
+                    quality=Quality(float(pending.valid), Source.VALIDATION),
+                    at=time.time(),
+                    key=record.key,
+                    target=Target(last.provider, last.model),
+                )
+            )
+
+    def _served(
+        self, record: RequestRecord, attempt: AttemptRecord, pending: _Pending, first: Target
+    ) -> Served:
+        target = Target(attempt.provider, attempt.model)
+        usage, first_s = attempt.usage, attempt.first_token_s
+        ok = attempt.outcome == "ok"
+        alone = len(record.attempts) == 1
+        return Served(
+            request_id=record.request_id,
+            model=pending.model,
+            target=target,
+            at=record.started,
+            prompt_tokens=pending.decided.prompt_tokens,
+            key=record.key,
+            features=pending.decided.features,
+            made_by=self._reader.name,
+            output_tokens=usage.output_tokens if usage is not None and ok else None,
+            # What several attempts cost together says little about one of them.
+            cost_nanos=record.cost_nanos if alone and ok else None,
+            latency_ms=1000 * attempt.duration_s if ok else None,
+            first_token_ms=1000 * first_s if first_s is not None and ok else None,
+            ok=ok,
+            error=attempt.error,
+            # Of another target than the chosen one, nobody knows how likely it was.
+            logged=pending.decided.logged() if target == first else None,
+            prompt=pending.text if self._settings.keep_prompts else None,
+        )
+
+    async def _catch_up(self) -> None:
+        async with self._reading:
+            while True:
+                events = await asyncio.to_thread(self._events, self._cursor)
+                if events.generation != self._generation:
+                    await self._anew()
+                    continue
+                for number, event in enumerate(events.found, 1):
+                    router = self._routers.get(event.model)
+                    if router is not None:
+                        router.learn(event.outcome)
+                    if number % _BETWEEN_BREATHS == 0:
+                        await asyncio.sleep(0)
+                self._cursor = events.cursor
+                if not events.more:
+                    return
+
+    async def _anew(self) -> None:
+        """Begin again: at the start, and when something was forgotten."""
+        routers, cursor, generation = await asyncio.to_thread(self._replayed)
+        self._routers, self._cursor, self._generation = routers, cursor, generation
+
+    def _replayed(self) -> tuple[dict[str, LearnedRouter], int, int]:
+        """In a thread: others go on deciding by what was known."""
+        routers = {model: self._make_router(model) for model in self._routers}
+        cursor, generation = 0, None
+        while True:
+            events = self._events(cursor)
+            if generation not in (None, events.generation):
+                return self._replayed()
+            generation = events.generation
+            for event in events.found:
+                if event.model in routers:
+                    routers[event.model].learn(event.outcome)
+            cursor = events.cursor
+            if not events.more:
+                return routers, cursor, generation
+
+    def _events(self, after: int) -> Events:
+        return self._store.events(after, _AT_ONCE, made_by=self._reader.name)
+
+    async def _tidy(self) -> None:
+        days = self._settings.keep_days
+        if days is not None:
+            before = time.time() - days * _DAY_S
+            await asyncio.to_thread(lambda: self._store.forget(before=before))
+
+
+def unknown(request_id: str) -> str:
+    """Why nothing can be said about a request."""
+    return (
+        f"{request_id!r} is no request that is remembered: outcomes are kept of models with "
+        'routing = "learned", for their targets that answered, by the key that asked'
+    )

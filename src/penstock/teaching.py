@@ -1,0 +1,162 @@
+"""What an engine learns from its requests, and how it is told how good an answer was."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from penstock.config.settings import Config
+from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
+from penstock.contract.ports import Target
+from penstock.contract.requests import Caller
+from penstock.routing.catalogue import family_of
+from penstock.routing.targets import parse_target
+from penstock.routing.versions import predecessors
+from penstock.telemetry.hooks import Hooks
+from penstock.telemetry.records import RequestContent, RequestRecord
+
+if TYPE_CHECKING:
+    from penstock.routing.features import FeatureMaker
+    from penstock.routing.learned import LearnedRouter
+    from penstock.routing.learning import Learning
+
+Embed: TypeAlias = Callable[[str, str], Awaitable[Sequence[float]]]
+"""Gives the vector of a text by a model; both by name."""
+FeedbackSource: TypeAlias = Literal["feedback", "validation", "judge", "retry"]
+WORDS = "wordllama"
+"""The embedder that is a table of word vectors in this process."""
+
+
+class Teaching:
+    """What an engine offers to those who know how good its answers were."""
+
+    def __init__(self, learning: Learning | None) -> None:
+        """None: no model of this engine learns."""
+        self._learning = learning
+
+    @property
+    def learning(self) -> Learning | None:
+        """What the models learn with; None when none of them does."""
+        return self._learning
+
+    async def record_feedback(
+        self,
+        request_id: str,
+        *,
+        score: float,
+        source: FeedbackSource = "feedback",
+        caller: Caller | None = None,
+    ) -> None:
+        """Say how good the answer to a request was: 0 is useless, 1 is perfect.
+
+        `source` says who knows it: a person or program, a check, another model, or that the caller
+        asked again; they count differently. Of one source the latest word counts. Raises
+        InvalidRequest for a request that is not remembered: only those of models with
+        `routing = "learned"` are.
+        """
+        problems: list[Problem] = []
+        if not (isinstance(score, int | float) and 0 <= score <= 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            text = f"is {score!r}; give a number from 0 (useless) to 1 (perfect)"
+            problems.append(Problem("score", text))
+        if self._learning is None:
+            text = 'is of no use: no model of the configuration has routing = "learned"'
+            problems.append(Problem("request_id", text))
+        if problems or self._learning is None:
+            raise InvalidRequest.of(problems)
+        from penstock.routing.outcomes import Quality, Source
+
+        try:
+            quality = Quality(float(score), Source(source))
+        except ValueError:
+            known = ", ".join(each.value for each in Source)
+            problem = Problem("source", f"is {source!r}; it must be one of {known}")
+            raise InvalidRequest.of([problem]) from None
+        await self._learning.feedback(request_id, quality, None if caller is None else caller.key)
+
+    async def _go_on_learning(self, before: Teaching) -> None:
+        """Begin with what another has learnt, which learns no more."""
+        if self._learning is not None:
+            if before._learning is not None:
+                self._learning.adopt(before._learning)
+            await self._learning.catch_up()
+
+
+def learns(config: Config) -> list[str]:
+    """The models of this configuration that learn."""
+    return [name for name, model in config.models.items() if model.routing == "learned"]
+
+
+def learning_of(config: Config, embed: Embed) -> Learning | None:
+    """What the models of this configuration learn with; None when none of them does."""
+    models = learns(config)
+    if not models:
+        return None
+    needs_numpy()
+    from penstock.memory.sqlite import SqliteOutcomes
+    from penstock.routing.learning import Learning, Settings
+    from penstock.routing.reading import Reader, Remote
+
+    settings, storage = config.routing, config.storage
+    maker, remote = feature_maker(config), None
+    if settings.embedder != WORDS:
+        remote = Remote(settings.embedder, partial(embed, settings.embedder))
+    return Learning(
+        models,
+        lambda model: _router(config, model, maker),
+        Reader(maker, remote),
+        SqliteOutcomes(storage.path, synchronous=storage.synchronous, keep=settings.keep_outcomes),
+        Settings(
+            settings.isolate_keys,
+            settings.keep_prompts,
+            settings.keep_days,
+            rules=(settings, storage.path, {name: config.models[name].targets for name in models}),
+        ),
+    )
+
+
+def watch_learning(hooks: Hooks, learning: Learning | None) -> Callable[[], None]:
+    """Have it hear of requests; returns what ends that."""
+    if learning is None:
+        return lambda: None
+    return hooks.subscribe(learning.heard, content=True, only=(RequestContent, RequestRecord))
+
+
+def feature_maker(config: Config) -> FeatureMaker:
+    """What makes the features of prompts under this configuration."""
+    from penstock.providers.embedded.embeddings import WordVectorsEmbedder
+    from penstock.routing.features import FeatureMaker
+
+    return FeatureMaker(WordVectorsEmbedder() if config.routing.embedder == WORDS else None)
+
+
+def needs_numpy() -> None:
+    """Raises ConfigurationError where learning cannot be computed."""
+    if importlib.util.find_spec("numpy") is None:
+        raise ConfigurationError(
+            'routing = "learned" takes numpy, which is not installed: pip install '
+            '"penstock[routing]", or choose another way for the model, such as routing = "ordered"'
+        )
+
+
+def _router(config: Config, model: str, maker: FeatureMaker) -> LearnedRouter:
+    from penstock.routing.learned import LearnedRouter, RoutingSettings
+    from penstock.routing.learner import LearnerSettings
+
+    settings = config.routing
+    targets: list[Target] = [parse_target(each) for each in config.models[model].targets]
+    return LearnedRouter(
+        maker,
+        RoutingSettings(
+            learner=LearnerSettings(
+                capacity=settings.memory,
+                priors={target: family_of(target.model).quality for target in targets},
+                predecessors=predecessors(targets),
+            ),
+            floor=settings.explore,
+            isolated=settings.isolate_keys,
+            in_force=settings.trust == "always",
+            seed=settings.seed,
+        ),
+    )
