@@ -125,7 +125,7 @@ def _by(
                 quality=forecast.quality,
                 cost_usd=forecast.cost_usd,
                 latency_ms=forecast.latency_ms,
-                note=note(forecast, value == best),
+                note=note(forecast, len(forecasts) > 1 and value == best),
             )
         )
     return opinions

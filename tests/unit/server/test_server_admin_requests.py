@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from penstock.config.settings import Config
 from penstock.contract.errors import ProviderUnavailable
 from penstock.contract.exchange import Usage
+from penstock.gateway import Engine
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.keyed import ADMIN, bearer
-from tests.unit.server.admin_support import administered
-from tests.unit.server.gateway_support import until
+from tests.unit.server.admin_support import Admin, administered
+from tests.unit.server.gateway_support import running_gateway, until
 
 
 async def test_a_request_is_kept_with_its_route_attempts_timings_and_cost() -> None:
@@ -156,3 +158,24 @@ async def test_many_requests_at_once_are_all_kept() -> None:
         answers = await asyncio.gather(*(admin.chat() for _ in range(30)))
         known = {each["request_id"] for each in (await admin.get("requests"))["requests"]}
         assert known == {answer.headers["x-request-id"] for answer in answers}
+
+
+async def test_the_decision_of_a_strategy_is_kept_with_its_request() -> None:
+    targets = ["fake/gpt-6-astra", "fake/gpt-6-luna"]
+    config = Config.model_validate(
+        {
+            "server": {"admin_key": ADMIN},
+            "providers": {"fake": {}},
+            "models": {"default": {"targets": targets, "routing": "fastest"}},
+        }
+    )
+    async with running_gateway(Engine(config, keep_books=True)) as gateway:
+        admin = Admin(gateway, {})
+        assert (await gateway.chat("Hi", max_tokens=10)).status_code == 200
+        (info,) = (await admin.get("requests"))["requests"]
+    assert info["route"]["ranked"] == targets[::-1]
+    decision = info["route"]["decision"]
+    assert [each["target"] for each in decision["ranked"]] == targets[::-1]
+    assert (decision["strategy"], decision["explored"]) == ("fastest", False)
+    assert 0 < decision["ranked"][0]["latency_ms"] < decision["ranked"][1]["latency_ms"]
+    assert decision["reason"].startswith("fake/gpt-6-luna is first of 2 targets (fastest): it is")

@@ -74,6 +74,9 @@ async def test_models_and_the_route_of_a_request() -> None:
         ]
         assert routed["ranked"][0]["reasons"][0] == "matches hint 1, 'hidden'"
         assert routed["ranked"][2]["reasons"][0] == "not available: marked down: broken"
+        assert (routed["ranked"][0]["hint"], routed["ranked"][1]["hint"]) == ("hidden", "echo")
+        assert (routed["strategy"], routed["explored"]) == ("ordered", False)
+        assert routed["reason"].startswith("fake/hidden is first of 3 targets (ordered): it match")
         assert (await admin.send("POST", "route"))["ranked"][0]["target"] == "fake/echo"
         one = await admin.send("POST", "route", {"model": "assistant", "prompt": "Why?"})
         assert [each["target"] for each in one["ranked"]] == ["fake/echo-2"]
