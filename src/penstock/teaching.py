@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.config.settings import Config
-from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.routing.catalogue import family_of
@@ -16,6 +15,7 @@ from penstock.routing.targets import parse_target
 from penstock.routing.versions import predecessors
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import RequestContent, RequestRecord
+from penstock.wiring import features_of, outcomes_of
 
 if TYPE_CHECKING:
     from penstock.routing.features import FeatureMaker
@@ -93,25 +93,27 @@ def learning_of(config: Config, embed: Embed) -> Learning | None:
     models = learns(config)
     if not models:
         return None
-    needs_numpy()
-    from penstock.memory.sqlite import SqliteOutcomes
+    maker, remote = features_of(config), None
     from penstock.routing.learning import Learning, Settings
     from penstock.routing.reading import Reader, Remote
 
-    settings, storage = config.routing, config.storage
-    maker, remote = feature_maker(config), None
+    settings = config.routing
     if settings.embedder != WORDS:
         remote = Remote(settings.embedder, partial(embed, settings.embedder))
     return Learning(
         models,
         lambda model: _router(config, model, maker),
         Reader(maker, remote),
-        SqliteOutcomes(storage.path, synchronous=storage.synchronous, keep=settings.keep_outcomes),
+        outcomes_of(config),
         Settings(
             settings.isolate_keys,
             settings.keep_prompts,
             settings.keep_days,
-            rules=(settings, storage.path, {name: config.models[name].targets for name in models}),
+            rules=(
+                settings,
+                config.storage.path,
+                {name: config.models[name].targets for name in models},
+            ),
         ),
     )
 
@@ -121,23 +123,6 @@ def watch_learning(hooks: Hooks, learning: Learning | None) -> Callable[[], None
     if learning is None:
         return lambda: None
     return hooks.subscribe(learning.heard, content=True, only=(RequestContent, RequestRecord))
-
-
-def feature_maker(config: Config) -> FeatureMaker:
-    """What makes the features of prompts under this configuration."""
-    from penstock.providers.embedded.embeddings import WordVectorsEmbedder
-    from penstock.routing.features import FeatureMaker
-
-    return FeatureMaker(WordVectorsEmbedder() if config.routing.embedder == WORDS else None)
-
-
-def needs_numpy() -> None:
-    """Raises ConfigurationError where learning cannot be computed."""
-    if importlib.util.find_spec("numpy") is None:
-        raise ConfigurationError(
-            'routing = "learned" takes numpy, which is not installed: pip install '
-            '"penstock[routing]", or choose another way for the model, such as routing = "ordered"'
-        )
 
 
 def _router(config: Config, model: str, maker: FeatureMaker) -> LearnedRouter:

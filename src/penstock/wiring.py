@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from penstock.budget.amounts import nanos_of
 from penstock.budget.books import Books
@@ -33,10 +34,15 @@ from penstock.pool.failover import FailoverPool
 from penstock.pool.run import RetrySettings
 from penstock.pool.states import TargetStates
 from penstock.providers.credentials import Secret
+from penstock.providers.embedded.install import REMEDY
 from penstock.providers.http import TransportSettings
 from penstock.providers.registry import KINDS, ProviderSettings, address_of, callable_names
 from penstock.routing.targets import parse_target
 from penstock.telemetry.records import BudgetWarned
+
+if TYPE_CHECKING:
+    from penstock.memory.sqlite import SqliteOutcomes
+    from penstock.routing.features import Embedder, FeatureMaker
 
 SERVER_BUDGET = "mcp:"
 """What the names of MCP servers' own budgets begin with in the ledger."""
@@ -271,4 +277,32 @@ def provider_settings(name: str, configured: ProviderConfig) -> ProviderSettings
         auth_token=Secret(token) if token else None,
         headers=configured.headers,
         options=configured.options,
+    )
+
+
+def features_of(config: Config, embedder: Embedder | None = None) -> FeatureMaker:
+    """What this configuration knows of prompts; raises ConfigurationError without numpy.
+
+    `embedder` is for those that are not the bundled table of words.
+    """
+    # They bring numpy along, which only whoever learns needs.
+    try:
+        from penstock.routing.features import FeatureMaker
+    except ImportError as error:
+        raise ConfigurationError(
+            "learned routing takes numpy, which is not installed; run: pip install "
+            f'"penstock[routing]", or, for the bundled word vectors too: {REMEDY}'
+        ) from error
+    from penstock.providers.embedded.embeddings import MODEL, TableEmbedder
+
+    return FeatureMaker(TableEmbedder() if config.routing.embedder == MODEL else embedder)
+
+
+def outcomes_of(config: Config) -> SqliteOutcomes:
+    """Where what became of requests is kept."""
+    from penstock.memory.sqlite import SqliteOutcomes
+
+    storage = config.storage
+    return SqliteOutcomes(
+        storage.path, synchronous=storage.synchronous, keep=config.routing.keep_outcomes
     )

@@ -83,7 +83,7 @@ def create(name: str, wanted: Wanted, config_file: str | None, *, as_json: bool)
 def rotate(name: str, grace: str, config_file: str | None, *, as_json: bool) -> None:
     """Replace a key's text, and show the new one."""
     config = load(config_file)
-    seconds = _seconds("--grace", grace)
+    seconds = seconds_of("--grace", grace)
     issued = asyncio.run(_desk(config).rotate(name, seconds))
     _show_once(issued, as_json=as_json)
     if seconds and not as_json:
@@ -227,7 +227,8 @@ def _budget(limit: str | None, period: str) -> KeyBudget | None:
     return KeyBudget(nanos, period)
 
 
-def _seconds(option: str, text: str) -> float:
+def seconds_of(option: str, text: str) -> float:
+    """What `30s`, `10m`, `1h`, `7d` or `2w` means; raises InvalidRequest."""
     match = _SPAN.fullmatch(text)
     if match is None:
         raise wrong(option, f"{text!r} is no time; write 30s, 10m, 1h, 7d or 2w")
@@ -237,7 +238,7 @@ def _seconds(option: str, text: str) -> float:
 def _moment(option: str, text: str) -> float:
     now = time.time()
     if _SPAN.fullmatch(text):
-        moment = now + _seconds(option, text)
+        moment = now + seconds_of(option, text)
     else:
         try:
             given = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""`penstock route`: who answers, and why."""
+"""`penstock route`: who answers and why, and what that is learnt from."""
 
 from __future__ import annotations
 
@@ -12,15 +12,38 @@ EXAMPLES = """\b
 Examples:
   penstock route explain "Prove that there are infinitely many primes" --model assistant
   penstock route explain "Translate: good morning" --cost 1 --hint sonnet
-  penstock route explain "Hello" --json | jq -r .reason
+  penstock route feedback req_0123456789abcdef01234567 1
+  penstock route train outcomes.csv --prompts prompts.csv
+  penstock route train pair_outcomes.parquet --model assistant
+  penstock route export outcomes.jsonl --since 2026-05-01
+  penstock route forget --key ci
+  penstock route forget --older-than 30d --yes
+
+What became of requests is kept in the file of the ledger: numbers about a prompt, never its text
+unless the configuration asks for that.
 """
+
+OfModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="Only for this model of the configuration.",
+        show_default="all",
+    ),
+]
 
 
 def build() -> typer.Typer:
     """The group of commands."""
-    group = typer.Typer(help="See which targets would answer, and why.")
+    group = typer.Typer(help="See who would answer and why, and teach routing.")
     group.callback(invoke_without_command=True, epilog=EXAMPLES)(_group)
     group.command("explain")(explain)
+    group.command("feedback")(feedback)
+    group.command("train")(train)
+    group.command("export")(export)
+    group.command("forget")(forget)
     return group
 
 
@@ -74,3 +97,107 @@ def explain(
         max_tokens=max_tokens,
         as_json=json,
     )
+
+
+def feedback(
+    request_id: Annotated[
+        str, typer.Argument(metavar="REQUEST", help="The id of the request, as in x-request-id.")
+    ],
+    score: Annotated[
+        float, typer.Argument(min=0, max=1, metavar="SCORE", help="From 0, useless, to 1, perfect.")
+    ],
+    *,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source", metavar="WHO", help="Who knows it: feedback, validation, judge or retry."
+        ),
+    ] = "feedback",
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="NAME", help="On behalf of this key, where keys are isolated."
+        ),
+    ] = None,
+    config: options.ConfigFile = None,
+) -> None:
+    """Say how good the answer to a request was."""
+    from penstock.cli import route_work
+
+    route_work.feedback(config, request_id, score, source, key)
+
+
+def train(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Outcomes: .parquet, .csv or .jsonl."),
+    ],
+    *,
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            "--prompts",
+            metavar="FILE",
+            help="The prompts, when they are not in FILE.",
+            show_default="X_prompts beside X_outcomes",
+        ),
+    ] = None,
+    model: OfModel = None,
+    json: options.Json = False,
+    config: options.ConfigFile = None,
+) -> None:
+    """Learn from outcomes that are known already.
+
+    Rows of FILE: prompt_id or prompt, model (a configured target), score from 0 to 1, cost_usd.
+    Rows of the prompts: prompt_id, prompt. All rows are taken or none. A gateway that runs takes
+    them up by itself.
+    """
+    from penstock.cli import route_work
+
+    route_work.train(config, file, prompts, model, as_json=json)
+
+
+def export(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Where to: .parquet, .csv or .jsonl.")
+    ],
+    *,
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="WHEN", help="today, week, month, all, or a date or time."),
+    ] = "all",
+    model: OfModel = None,
+    json: options.Json = False,
+    config: options.ConfigFile = None,
+) -> None:
+    """Write the outcomes that have a score to a file.
+
+    It can be trained from again, for it has the numbers that are known of each prompt.
+    """
+    from penstock.cli import route_work
+
+    route_work.export(config, file, since, model, as_json=json)
+
+
+def forget(
+    *,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="NAME", help="What this key has asked, and scores it gave."),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="30d", help="What is older: 30s, 10m, 1h, 7d, 2w."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: options.Json = False,
+    config: options.ConfigFile = None,
+) -> None:
+    """Delete outcomes, with the scores, numbers and texts of their prompts.
+
+    With both options, what fits both. Nothing of it can be read from the file afterwards; exports
+    and backups are not reached. A gateway that runs learns anew from what is left.
+    """
+    from penstock.cli import route_work
+
+    route_work.forget(config, key, older_than, yes=yes, as_json=json)

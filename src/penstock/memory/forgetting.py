@@ -21,7 +21,7 @@ _AT_ONCE = 1000
 """Outcomes of one transaction, when there are too many: the ledger waits no longer than that."""
 _PATIENCE_S = 5.0
 
-_Deleted = tuple[int, int, int, int]
+Deleted = tuple[int, int, int, int]
 
 
 def prune(connection: sqlite3.Connection, path: Path, keep: int, keep_in_all: int) -> int:
@@ -49,7 +49,7 @@ def _prune(
     deleted = 0
     while True:
         some = in_transaction(
-            connection, path, lambda at: _delete(at, chosen, (*values, newest[0]))[0]
+            connection, path, lambda at: delete_outcomes(at, chosen, (*values, newest[0]))[0]
         )
         deleted += some
         if some < _AT_ONCE:
@@ -69,11 +69,11 @@ def forget(
     values = tuple(value for _, value in given if value is not None)
     chosen = f"SELECT seq FROM routing_outcomes WHERE {where}"
 
-    def work(at: sqlite3.Connection) -> _Deleted:
+    def work(at: sqlite3.Connection) -> Deleted:
         # A label that has grown old goes with its outcome, one of this key also without.
         said = f"DELETE FROM routing_labels WHERE {where}"
         labels = at.execute(said, values).rowcount if key is not None else 0
-        outcomes, of_them, features, texts = _delete(at, chosen, values)
+        outcomes, of_them, features, texts = delete_outcomes(at, chosen, values)
         if features or texts:
             _write_prompts_anew(at)
         begin_generation(at)
@@ -83,7 +83,9 @@ def forget(
     return Forgotten(*deleted, erased=_empty_journal(connection, path))
 
 
-def _delete(connection: sqlite3.Connection, chosen: str, values: tuple[object, ...]) -> _Deleted:
+def delete_outcomes(
+    connection: sqlite3.Connection, chosen: str, values: tuple[object, ...]
+) -> Deleted:
     """Delete the chosen outcomes, their labels, and prompts that no other outcome shares."""
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS going (seq INTEGER PRIMARY KEY)")
     connection.execute("DELETE FROM going")

@@ -64,8 +64,9 @@ class Learned:
         verdict = self._learning.verdict(self._model, key)
         found = {each.target: (place, each) for place, each in enumerate(choice.ranked)}
         first = choice.chosen.target if choice.explored else None
+        most = max(each.utility for each in choice.ranked)
         return [
-            _opinion(*found[target], forecast, verdict, explored=target == first)
+            _opinion(*found[target], forecast, verdict, most=most, explored=target == first)
             for target, forecast in zip(targets, forecasts, strict=True)
         ]
 
@@ -99,7 +100,13 @@ def by_catalogue(
 
 
 def _opinion(
-    place: int, scored: Scored, forecast: Forecast, verdict: Verdict, *, explored: bool
+    place: int,
+    scored: Scored,
+    forecast: Forecast,
+    verdict: Verdict,
+    *,
+    most: float,
+    explored: bool,
 ) -> Opinion:
     offer = scored.offer
     return Opinion(
@@ -112,16 +119,17 @@ def _opinion(
         latency_ms=forecast.latency_ms,
         propensity=scored.propensity,
         explored=explored,
-        note=_note(scored, forecast, verdict),
+        note=_note(scored, forecast, verdict, most),
     )
 
 
-def _note(scored: Scored, forecast: Forecast, verdict: Verdict) -> str:
+def _note(scored: Scored, forecast: Forecast, verdict: Verdict, most: float) -> str:
     offer = scored.offer
     cost = "no known price" if forecast.cost_usd is None else money(forecast.cost_usd)
     told = (
-        f"has a utility of {scored.utility:.3f} (quality {offer.quality:.2f} ± "
-        f"{offer.deviation:.2f} by {offer.evidence:.0f} similar of {offer.total:.0f} outcomes, "
+        f"has {'a' if scored.utility < most else 'the best'} utility of {scored.utility:.3f} "
+        f"(quality {offer.quality:.2f} ± {offer.deviation:.2f} by {offer.evidence:.0f} similar "
+        f"of {offer.total:.0f} outcomes, "
         f"{cost}, {forecast.latency_ms:.0f} ms)"
     )
     if verdict.in_force:

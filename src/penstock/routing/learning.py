@@ -82,6 +82,8 @@ class Learning:
         self._cursor = 0
         self._generation: int | None = None
         self._reading = asyncio.Lock()
+        self._tended = False
+        self._looked = -LOOKED_EVERY_S
 
     async def decide(
         self,
@@ -164,6 +166,7 @@ class Learning:
     async def tend(self) -> None:
         """Learn from what is written down, here and elsewhere, for as long as it is not stopped."""
         tidied = 0.0
+        self._tended = True
         while True:
             try:
                 if time.monotonic() - tidied > _DAY_S or not tidied:
@@ -193,6 +196,9 @@ class Learning:
         await asyncio.to_thread(self._store.close)
 
     async def _read(self, request: SamplingRequest) -> tuple[str, Vector]:
+        if not self._tended and time.monotonic() - self._looked >= LOOKED_EVERY_S:
+            # Nobody reads beside the requests, so one of them has to.
+            await self._catch_up()
         text = asked_text(request)
         return text, await self._reader.features(text)
 
@@ -255,6 +261,7 @@ class Learning:
                         await asyncio.sleep(0)
                 self._cursor = events.cursor
                 if not events.more:
+                    self._looked = time.monotonic()
                     return
 
     async def _anew(self) -> None:

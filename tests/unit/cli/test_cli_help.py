@@ -14,7 +14,18 @@ from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import LIMIT_S, at_terminal, environment, run_penstock
 
 TALK = ["ask", "chat", "embed"]
-COMMANDS = [*TALK, "models", "providers", "usage", "doctor", "init", "serve", "budget", "embedded"]
+COMMANDS = [
+    *TALK,
+    "models",
+    "providers",
+    "usage",
+    "doctor",
+    "init",
+    "serve",
+    "budget",
+    "embedded",
+    "route",
+]
 HEAVY = {"aiohttp", "asyncio", "granian", "numpy", "rich", "sqlite3", "uvicorn"}
 
 

@@ -59,13 +59,14 @@ def test_the_winner_is_told_with_its_scores(
 
 def test_the_table_tells_every_column_and_the_sentence(routed: Path, penstock_here: Cli) -> None:
     lines = penstock_here(*WHY, "--cost", "1", "--hint", "luna").out.splitlines()
-    assert lines[0].split() == "TARGET QUALITY COST LATENCY HINT HEALTH UTILITY CHANCE".split()
+    titles = "TARGET QUALITY COST LATENCY HINT HEALTH UTILITY CHANCE"
+    assert lines[0].split() == titles.split()
     assert lines[1].split()[0] == "small/gpt-6-luna"
     assert lines[-1].startswith(
         "small/gpt-6-luna is first of 2 targets (learned): it matches hint 1, 'luna' and has"
     )
     plain = penstock_here("route", "explain", "Hi", "--model", "plain").out.splitlines()
-    assert plain[0].split() == "TARGET QUALITY COST LATENCY HEALTH".split()
+    assert plain[0].split() == ["TARGET", "QUALITY", "COST", "LATENCY", "HEALTH"]
     assert plain[-1] == "small/gpt-6-luna is the only target: it is target 1 of 'plain'."
 
 

@@ -141,3 +141,21 @@ def test_forgetting_by_age_and_by_both(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="give a key or a time"):
         store.forget()
     store.close()
+
+
+def test_a_reader_that_stays_hinders_the_erasing_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.memory.forgetting._PATIENCE_S", 0.05)
+    store = SqliteOutcomes(tmp_path / "x.db")
+    store.served(served("r", prompt="<secret>"))
+    store.flush()
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM routing_outcomes").fetchone()
+        forgotten = store.forget(key="ci")
+        assert (forgotten.outcomes, forgotten.erased) == (1, False)
+        reader.execute("ROLLBACK")
+    assert store.forget(key="ci").erased
+    assert b"<secret>" not in on_disk(tmp_path)
+    store.close()

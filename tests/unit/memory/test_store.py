@@ -60,7 +60,12 @@ def test_what_is_read_again_teaches_a_router_the_same(store: SqliteOutcomes) -> 
         one = served(f"r{number}", number, target=target)
         store.served(one)
         store.labelled(label(f"r{number}", quality.score))
-        known = {"target": target, "prompt_tokens": 12, "features": features(number), "key": "ci"}
+        known: dict[str, Any] = {
+            "target": target,
+            "prompt_tokens": 12,
+            "features": features(number),
+            "key": "ci",
+        }
         at_once.learn(Outcome(**known, cost_usd=0.005, latency_ms=120.5))
         at_once.learn(Outcome(**known, quality=quality, logged=LOGGED))
     store.flush()

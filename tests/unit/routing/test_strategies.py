@@ -1,6 +1,7 @@
 """Strategies among targets that are equal otherwise, and what they are told by experience."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,18 @@ from penstock.contract.messages import user
 from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities, ModelPreferences
 from penstock.contract.ports import RouteDecision, Target
+from penstock.memory.sqlite import SqliteOutcomes
+from penstock.routing.catalogue import family_of
 from penstock.routing.experience import Experience
+from penstock.routing.features import FeatureMaker
+from penstock.routing.learned import LearnedRouter, RoutingSettings
+from penstock.routing.learned_strategy import Learned
+from penstock.routing.learner import LearnerSettings
+from penstock.routing.learning import Learning
 from penstock.routing.outlook import Outlook
+from penstock.routing.reading import Reader
 from penstock.routing.strategies import Cheapest, Fastest, Opinion, Strategy
 from penstock.routing.targets import TargetTable, Ways
-from penstock.routing.weighing import Weighing
 from penstock.telemetry.records import AttemptRecord, Outcome, RequestRecord
 from tests.unit.routing.test_ranking import Down
 
@@ -47,6 +55,21 @@ def table(
     able = dict.fromkeys(targets, Capabilities())
     ways = Ways(able.__getitem__, {} if strategy is None else {"m": strategy})
     return TargetTable({"m": tuple(targets)}, providers, "m", health=Down(*down), ways=ways)
+
+
+def learned(ahead: Outlook) -> Learned:
+    """The strategy of a model that has learnt nothing, and throws no dice."""
+    maker = FeatureMaker()
+    others = [Target(provider, name) for provider in "ab" for name in NAMES]
+    priors = {target: family_of(target.model).quality for target in (*MODEL, *others)}
+    settings = RoutingSettings(learner=LearnerSettings(priors=priors), floor=0.0)
+    learning = Learning(
+        ["m"],
+        lambda _: LearnedRouter(maker, settings),
+        Reader(maker),
+        SqliteOutcomes(Path("/nowhere/p.db")),
+    )
+    return Learned("m", learning, ahead)
 
 
 def with_preferences(
@@ -105,7 +128,7 @@ async def test_priorities_at_their_extremes_pick_the_cheapest_the_fastest_and_th
     preferences: ModelPreferences, winner: Target
 ) -> None:
     for targets in (MODEL, MODEL[::-1]):
-        router = table(Weighing(outlook()), targets=targets)
+        router = table(learned(outlook()), targets=targets)
         decision = await router.explain(with_preferences(preferences))
         assert decision.targets[0] == winner
         assert decision.strategy == "learned"
@@ -115,13 +138,15 @@ async def test_priorities_at_their_extremes_pick_the_cheapest_the_fastest_and_th
 
 
 async def test_hints_beat_priorities_and_health_beats_hints() -> None:
-    weighing = Weighing(outlook())
-    assert (await table(weighing).rank(ask("astra", cost=1.0)))[0] == BEST
-    assert (await table(weighing, BEST).rank(ask("astra", cost=1.0))) == (CHEAP, QUICK, BEST)
+    strategy = learned(outlook())
+    assert (await table(strategy).rank(ask("astra", cost=1.0)))[0] == BEST
+    assert (await table(strategy, BEST).rank(ask("astra", cost=1.0))) == (CHEAP, QUICK, BEST)
 
 
-@pytest.mark.parametrize("strategy", [None, Cheapest, Fastest, Weighing])
-async def test_an_open_breaker_is_never_first(strategy: type[Cheapest] | None) -> None:
+@pytest.mark.parametrize("strategy", [None, Cheapest, Fastest, learned])
+async def test_an_open_breaker_is_never_first(
+    strategy: Callable[[Outlook], Strategy] | None,
+) -> None:
     for down in MODEL:
         router = table(None if strategy is None else strategy(outlook()), down)
         assert (await router.rank(ask()))[-1] == down
@@ -275,7 +300,7 @@ UNIT = st.none() | st.floats(0, 1)
     hints=st.lists(st.sampled_from(["sonnet", "opus", "a/", "smol", "nothing"]), max_size=3),
     priorities=st.tuples(UNIT, UNIT, UNIT),
     max_tokens=st.sampled_from([1, 100, 10_000]),
-    strategy=st.sampled_from([None, Cheapest, Fastest, Weighing]),
+    strategy=st.sampled_from([None, Cheapest, Fastest, learned]),
     streaming=st.booleans(),
 )
 async def test_every_strategy_does_what_it_explains_and_loses_no_target(
@@ -286,7 +311,7 @@ async def test_every_strategy_does_what_it_explains_and_loses_no_target(
     hints: list[str],
     priorities: tuple[float | None, float | None, float | None],
     max_tokens: int,
-    strategy: type[Cheapest] | None,
+    strategy: Callable[[Outlook], Strategy] | None,
     streaming: bool,
 ) -> None:
     abilities = dict(zip(targets, able, strict=False))

@@ -85,11 +85,17 @@ shared = WordVectors()
 """The process's only copy; it stays loaded, for it is small."""
 
 
-class WordVectorsEmbedder:
-    """The same, as routing takes it."""
+class TableEmbedder:
+    """The table as whoever compares texts takes it; loaded with the first text.
 
-    name = MODEL
+    `embed` raises ConfigurationError when the packages of the embedded model are not installed.
+    """
+
+    @property
+    def name(self) -> str:
+        """What distinguishes these vectors from others."""
+        return MODEL
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A vector for each text; raises ConfigurationError when the table is not installed."""
+        """A vector of length one for each text."""
         return shared.embed(texts).vectors

@@ -1,0 +1,188 @@
+"""What the commands of `penstock route` do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import typer
+
+from penstock.cli import terminal
+from penstock.cli.engines import engine_of
+from penstock.cli.errors import FAILED, wrong
+from penstock.cli.key_work import seconds_of
+from penstock.cli.spans import beginning, now
+from penstock.config.load import load
+from penstock.config.settings import Config
+from penstock.contract.ports import Target
+from penstock.contract.requests import Caller
+from penstock.memory.exporting import export as write_export
+from penstock.routing.targets import parse_target
+from penstock.teaching import FeedbackSource
+from penstock.wiring import features_of, outcomes_of, targets_of
+
+_COLUMNS = ("target", "scores", "mean score")
+
+
+def train(
+    config_file: str | None, file: str, prompts: str | None, model: str | None, *, as_json: bool
+) -> None:
+    """Bring in a file, with a bar that moves, and say what was in it."""
+    config = load(config_file)
+    models = _models(config, model)
+    features = features_of(config)
+    # It brings numpy along, whose absence was told with its remedy.
+    from penstock.memory import training
+
+    store = outcomes_of(config)
+    with _progress() as progress:
+        trained = training.train(
+            store.path,
+            _path(file),
+            models=models,
+            features=features,
+            prompts=None if prompts is None else _path(prompts),
+            progress=progress,
+        )
+        store.prune()
+    if as_json:
+        terminal.print_json(trained)
+        return
+    rows = [(each.target, f"{each.labels:,}", f"{each.mean_score:.3f}") for each in trained.targets]
+    terminal.print_table(_COLUMNS, rows)
+    print(
+        f"\nlearnt from {terminal.count(trained.prompts, 'prompt')}, "
+        f"{terminal.count(trained.outcomes, 'outcome')}"
+    )
+    if trained.replaced:
+        print(f"replaced {terminal.count(trained.replaced, 'outcome')} of an earlier training")
+    if trained.known:
+        print(f"left out {terminal.count(trained.known, 'outcome')} of requests served here")
+
+
+def feedback(
+    config_file: str | None, request_id: str, score: float, source: str, key: str | None
+) -> None:
+    """Keep what is said; a gateway that runs takes it up by itself."""
+    config = load(config_file)
+    said = cast(FeedbackSource, source)  # what it is not, the engine says
+
+    async def keep() -> None:
+        engine = engine_of(config)
+        try:
+            await engine.record_feedback(
+                request_id, score=score, source=said, caller=Caller(key=key)
+            )
+        finally:
+            await engine.aclose()
+
+    asyncio.run(keep())
+    print(f"{request_id} was worth {score:g}")
+
+
+def export(
+    config_file: str | None, file: str, since: str, model: str | None, *, as_json: bool
+) -> None:
+    """Write what has a score."""
+    config = load(config_file)
+    _models(config, model)
+    start = beginning(since, now())
+    path = _path(file)
+    with terminal.waiting("writing"):
+        number = write_export(
+            config.storage.path,
+            path,
+            model=model,
+            since=None if start is None else start.timestamp(),
+        )
+    if as_json:
+        terminal.print_json({"file": str(path), "scores": number})
+    else:
+        print(f"wrote {terminal.count(number, 'score')} to {path}")
+
+
+def forget(
+    config_file: str | None, key: str | None, older_than: str | None, *, yes: bool, as_json: bool
+) -> None:
+    """Delete, after a question, and say how much it was."""
+    config = load(config_file)
+    if key is None and older_than is None:
+        raise wrong("--key", "say what to forget: --key NAME, --older-than 30d, or both")
+    age = None if older_than is None else seconds_of("--older-than", older_than)
+    if not yes:
+        _ask(config, key, older_than)
+    store = outcomes_of(config)
+    with terminal.waiting("deleting"):
+        forgotten = store.forget(key=key, before=None if age is None else time.time() - age)
+    if as_json:
+        terminal.print_json(msgspec.to_builtins(forgotten))
+    else:
+        print(
+            f"forgot {terminal.count(forgotten.outcomes, 'outcome')}, "
+            f"{terminal.count(forgotten.labels, 'score')}, "
+            f"{terminal.count(forgotten.prompts, 'prompt')}"
+        )
+    if not forgotten.erased:
+        terminal.say(
+            "note: somebody is reading the file, so old pages are still in its journal; run this "
+            "again later to erase them"
+        )
+
+
+def _ask(config: Config, key: str | None, older_than: str | None) -> None:
+    if not terminal.is_terminal(sys.stdin):
+        raise wrong("--yes", "nobody can be asked here: add it to delete without a question")
+    what = " that are " if key is None else f" of the key {key!r}"
+    if older_than is not None:
+        what += f"{'' if key is None else ' that are '}older than {older_than}"
+    if not typer.confirm(f"Delete all outcomes{what} in {config.storage.path}?", err=True):
+        terminal.say("nothing was deleted")
+        raise typer.Exit(FAILED)
+
+
+def _models(config: Config, only: str | None) -> Mapping[str, Sequence[Target]]:
+    models = {name: list(map(parse_target, given)) for name, given in targets_of(config).items()}
+    if only is None:
+        return models
+    if only not in models:
+        known = ", ".join(models) or "none"
+        raise wrong("--model", f"there is no model {only!r} in the configuration; known: {known}")
+    return {only: models[only]}
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+@contextlib.contextmanager
+def _progress() -> Generator[Callable[[Path, int], object]]:
+    """What shows how many rows were read: a line that moves, when a person looks on."""
+    if not terminal.is_terminal(sys.stderr):
+        yield lambda path, number: None
+        return
+    from rich import progress as rich
+
+    columns = (
+        rich.SpinnerColumn(),
+        "{task.description}",
+        rich.BarColumn(),
+        "{task.completed:,} rows",
+    )
+    bar = rich.Progress(
+        *columns, rich.TimeElapsedColumn(), console=terminal.console(stderr=True), transient=True
+    )
+    tasks: dict[Path, rich.TaskID] = {}
+
+    def show(path: Path, number: int) -> None:
+        if path not in tasks:
+            tasks[path] = bar.add_task(terminal.visible(path.name), total=None)
+        bar.update(tasks[path], completed=number)
+
+    with bar:
+        yield show
