@@ -5,7 +5,9 @@ A strategy judges targets; it does not filter them, and neither hints nor health
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -61,84 +63,79 @@ class Strategy(Protocol):
         ...
 
 
-class Cheapest:
+class _Least(ABC):
+    """The least of something first, of what is expected of each target."""
+
+    def __init__(self, outlook: Outlook) -> None:
+        """What to expect of targets."""
+        self._outlook = outlook
+
+    @abstractmethod
+    def value(self, forecast: Forecast) -> float | None:
+        """What must be little; None, when it is not known, goes last."""
+
+    @abstractmethod
+    def note(self, forecast: Forecast, *, best: bool) -> str:
+        """The same in words."""
+
+    async def judge(
+        self,
+        request: SamplingRequest,
+        targets: Sequence[Target],
+        *,
+        deciding: bool,
+        request_id: str | None,
+        key: str | None,
+    ) -> Sequence[Opinion]:
+        """By what is expected; priorities change nothing."""
+        forecasts = self._outlook(request, targets)
+        values = [self.value(each) for each in forecasts]
+        best = min((each for each in values if each is not None), default=None)
+        return [
+            Opinion(
+                place=math.inf if value is None else value,
+                quality=forecast.quality,
+                cost_usd=forecast.cost_usd,
+                latency_ms=forecast.latency_ms,
+                note=self.note(forecast, best=len(values) > 1 and value == best),
+            )
+            for forecast, value in zip(forecasts, values, strict=True)
+        ]
+
+
+class Cheapest(_Least):
     """The least expected cost first; targets without a price last."""
 
     name = "cheapest"
 
-    def __init__(self, outlook: Outlook) -> None:
-        """What to expect of targets."""
-        self._outlook = outlook
+    def value(self, forecast: Forecast) -> float | None:
+        """Price by the expected number of tokens."""
+        return forecast.cost_usd
 
-    async def judge(
-        self,
-        request: SamplingRequest,
-        targets: Sequence[Target],
-        *,
-        deciding: bool,
-        request_id: str | None,
-        key: str | None,
-    ) -> Sequence[Opinion]:
-        """By price and the expected number of tokens."""
-        return _by(self._outlook(request, targets), lambda each: each.cost_usd, _cost_note)
+    def note(self, forecast: Forecast, *, best: bool) -> str:
+        """In dollars."""
+        if forecast.cost_usd is None:
+            return "has no known price"
+        least = ", the least" if best else ""
+        return f"is expected to cost {money(forecast.cost_usd)}{least}"
 
 
-class Fastest:
+class Fastest(_Least):
     """The least expected time to the whole answer first."""
 
     name = "fastest"
 
-    def __init__(self, outlook: Outlook) -> None:
-        """What to expect of targets."""
-        self._outlook = outlook
+    def value(self, forecast: Forecast) -> float | None:
+        """What its answers took, or what the catalogue says."""
+        return forecast.latency_ms
 
-    async def judge(
-        self,
-        request: SamplingRequest,
-        targets: Sequence[Target],
-        *,
-        deciding: bool,
-        request_id: str | None,
-        key: str | None,
-    ) -> Sequence[Opinion]:
-        """By what its answers took, or by the catalogue."""
-        return _by(self._outlook(request, targets), lambda each: each.latency_ms, _time_note)
+    def note(self, forecast: Forecast, *, best: bool) -> str:
+        """In milliseconds."""
+        least = ", the least," if best else ""
+        by = "its last answers" if forecast.seen else "the catalogue"
+        return f"is expected to take {forecast.latency_ms:.0f} ms{least} by {by}"
 
 
 def money(usd: float) -> str:
     """An amount that may be tiny."""
     return f"${usd:.2g}" if usd < 0.01 else f"${usd:.2f}"
-
-
-def _by(
-    forecasts: Sequence[Forecast],
-    least: Callable[[Forecast], float | None],
-    note: Callable[[Forecast, bool], str],
-) -> list[Opinion]:
-    best = min((v for each in forecasts if (v := least(each)) is not None), default=None)
-    opinions: list[Opinion] = []
-    for forecast in forecasts:
-        value = least(forecast)
-        opinions.append(
-            Opinion(
-                place=float("inf") if value is None else value,
-                quality=forecast.quality,
-                cost_usd=forecast.cost_usd,
-                latency_ms=forecast.latency_ms,
-                note=note(forecast, len(forecasts) > 1 and value == best),
-            )
-        )
-    return opinions
-
-
-def _cost_note(forecast: Forecast, best: bool) -> str:
-    if forecast.cost_usd is None:
-        return "has no known price"
-    least = ", the least" if best else ""
-    return f"is expected to cost {money(forecast.cost_usd)}{least}"
-
-
-def _time_note(forecast: Forecast, best: bool) -> str:
-    least = ", the least," if best else ""
-    by = "its last answers" if forecast.seen else "the catalogue"
-    return f"is expected to take {forecast.latency_ms:.0f} ms{least} by {by}"
