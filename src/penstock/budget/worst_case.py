@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from penstock.budget.prices import PriceBook
 from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
-from penstock.contract.messages import Audio, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 from penstock.tokens import (
+    Contents,
     family_of,
-    measure_texts,
+    measure_request,
     thinking_apart,
     upper_sound,
     upper_text,
@@ -29,7 +29,6 @@ from penstock.tokens import (
 )
 from penstock.tokens.estimate import MESSAGE_TOKENS
 from penstock.tokens.media import longest
-from penstock.tokens.text import Count
 
 _INSTRUCTIONS = 200
 """What asks a model that hears for a transcript, where there is no call of its own for it."""
@@ -72,35 +71,35 @@ def worst_cases(
     at: datetime | None = None,
     rough: bool = False,
 ) -> list[int | None]:
-    """The same for each of several targets; the request's texts are measured once.
+    """The same for each of several targets; the request is measured once.
 
     `rough` is for who has money enough: it costs less time, and may be several times too much.
     """
-    texts: Count | None = None
+    contents: Contents | None = None
     found: list[int | None] = []
     for target, able in targets:
         tariff = book.tariff(target, at)
         if tariff is None or tariff.free:
             found.append(None if tariff is None else 0)
             continue
-        if texts is None and isinstance(request, SamplingRequest):
-            texts = measure_texts(request, rough=rough)
-        most = bounds(request, target.model, able, texts)
+        if contents is None and isinstance(request, SamplingRequest):
+            contents = measure_request(request, rough=rough)
+        most = bounds(request, target.model, able, contents)
         found.append(tariff.most(most.read, most.written, sound=most.sound, seconds=most.seconds))
     return found
 
 
 def bounds(
-    request: AnyRequest, model: str, able: Capabilities, texts: Count | None = None
+    request: AnyRequest, model: str, able: Capabilities, contents: Contents | None = None
 ) -> Bounds:
     """The most that `model` reads and writes for this request."""
     if isinstance(request, SamplingRequest):
-        sounds = _sounds(request)
+        found = contents or measure_request(request)
         return Bounds(
-            upper_tokens(request, model, texts),
+            upper_tokens(request, model, found),
             min(request.max_tokens, able.max_output or request.max_tokens) + thinking_apart(model),
-            bool(sounds),
-            sum(map(longest, sounds)),
+            bool(found.sounds),
+            sum(map(longest, found.sounds)),
         )
     family = family_of(model)
     if isinstance(request, EmbeddingRequest):
@@ -111,13 +110,3 @@ def bounds(
     return Bounds(
         upper_sound(request.audio, family) + hints, able.max_output or words, True, seconds
     )
-
-
-def _sounds(request: SamplingRequest) -> list[Audio]:
-    return [
-        item
-        for message in request.messages
-        for part in message.content
-        for item in (part.content if isinstance(part, ToolResult) else (part,))
-        if isinstance(item, Audio)
-    ]

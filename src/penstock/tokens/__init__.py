@@ -6,12 +6,13 @@ hardly ever too low, and `upper_tokens` one for worst cases.
 
 from penstock.tokens.estimate import (
     FAMILIES,
+    Contents,
     Family,
     estimate_request,
     estimate_sound,
     estimate_text,
     family_of,
-    measure_texts,
+    measure_request,
     reserve_text,
     reserve_tokens,
     thinking_apart,
@@ -22,12 +23,13 @@ from penstock.tokens.estimate import (
 
 __all__ = [
     "FAMILIES",
+    "Contents",
     "Family",
     "estimate_request",
     "estimate_sound",
     "estimate_text",
     "family_of",
-    "measure_texts",
+    "measure_request",
     "reserve_text",
     "reserve_tokens",
     "thinking_apart",

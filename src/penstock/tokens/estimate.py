@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -77,6 +77,17 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
+class Contents(NamedTuple):
+    """A request as far as its tokens go, whichever model reads it."""
+
+    texts: Count
+    """All of them in one."""
+    wrapped: int
+    """How many parts have marks around them."""
+    images: Sequence[Image] = ()
+    sounds: Sequence[Audio] = ()
+
+
 # Each request asks both of every target; callers make names up, so few are remembered.
 @lru_cache(maxsize=1024)
 def family_of(model: str) -> Family:
@@ -142,37 +153,55 @@ def upper_sound(audio: Audio, family: Family = OTHER) -> int:
     return math.ceil(media.longest(audio) * family.audio_tokens_a_second * _MEDIA_MARGIN)
 
 
-def measure_texts(request: SamplingRequest, *, rough: bool = False) -> Count:
-    """All texts of a request in one, for `upper_tokens`: a short one is taken for its bytes.
+def measure_request(request: SamplingRequest, *, rough: bool = False) -> Contents:
+    """What `upper_tokens` asks of a request for any model: a short text is taken for its bytes.
 
     So it takes no time where time counts, and the bound is then certain. `rough` takes every text
     for its bytes, which is about four times too much for English.
     """
-    text = "\n".join(chain.from_iterable(_texts(request)))
-    size = len(text.encode("utf-8", "surrogatepass"))
-    return Count(size, 0, size) if rough or size <= _SHORT else measure(text)
+    said = [
+        part.text
+        for message in request.messages
+        for part in message.content
+        if isinstance(part, Text)
+    ]
+    wrapped = len(request.messages) + bool(request.system_prompt)
+    images: Sequence[Image] = ()
+    sounds: Sequence[Audio] = ()
+    plain = len(said) == sum([len(message.content) for message in request.messages])
+    if plain and not request.tools and request.output_schema is None:
+        # Most requests are words and nothing else, and every request is measured.
+        text = "\n".join((request.system_prompt, *said) if request.system_prompt else said)
+    else:
+        text = "\n".join(chain.from_iterable(_texts(request)))
+        wrapped = _wrapped(request)
+        images, sounds = _media_of(request)
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    count = Count(size, 0, size) if rough or size <= _SHORT else measure(text)
+    return Contents(count, wrapped, images, sounds)
 
 
-def upper_tokens(request: SamplingRequest, model: str, texts: Count | None = None) -> int:
+def upper_tokens(request: SamplingRequest, model: str, contents: Contents | None = None) -> int:
     """More tokens than `model` reads for any request that we have met, for worst cases.
 
     About 1.4 times `reserve_tokens`, and more for short ones. What an MCP server will tell the
-    provider that asks it, no estimate knows. `texts` is what `measure_texts` found, for who asks
-    about one request for many models.
+    provider that asks it, no estimate knows. `contents` is what `measure_request` found, for who
+    asks about one request for many models.
     """
     family = family_of(model)
-    seen = _media(request, family, media.most_image_tokens, lambda audio: 0)
-    heard = _media(request, family, lambda image, rule: 0, media.longest)
-    added = math.ceil(family.tools * (_UPPER_TOOLS - 1)) if request.tools else 0
+    found = contents or measure_request(request)
+    most = found.texts.reserve(family.text * _UPPER) + found.wrapped * MESSAGE_TOKENS
+    if request.tools:
+        most += family.tools + math.ceil(family.tools * (_UPPER_TOOLS - 1))
     if request.output_schema is not None:
-        added += _SCHEMA_IN_WORDS
-    return (
-        (texts or measure_texts(request)).reserve(family.text * _UPPER)
-        + _wrapping(request, family)
-        + math.ceil(seen * _UPPER_IMAGES)
-        + math.ceil(heard * _MEDIA_MARGIN)
-        + added
-    )
+        most += _SCHEMA_IN_WORDS
+    if found.images:
+        seen = sum(media.most_image_tokens(image, family.image) for image in found.images)
+        most += math.ceil(seen * _UPPER_IMAGES)
+    if found.sounds:
+        heard = sum(map(media.longest, found.sounds)) * family.audio_tokens_a_second
+        most += math.ceil(heard * _MEDIA_MARGIN)
+    return most
 
 
 def _counts(request: SamplingRequest) -> Iterator[Count]:
@@ -221,14 +250,17 @@ def _json(value: Any) -> str:
 
 
 def _wrapping(request: SamplingRequest, family: Family) -> int:
+    return _wrapped(request) * MESSAGE_TOKENS + (family.tools if request.tools else 0)
+
+
+def _wrapped(request: SamplingRequest) -> int:
     wrapped = len(request.messages) + len(request.tools) + bool(request.system_prompt)
     wrapped += request.output_schema is not None
-    wrapped += sum(
+    return wrapped + sum(
         isinstance(part, ToolUse | ToolResult | MCPCall)
         for message in request.messages
         for part in message.content
     )
-    return wrapped * MESSAGE_TOKENS + (family.tools if request.tools else 0)
 
 
 def _media(
@@ -237,12 +269,17 @@ def _media(
     image_tokens: Callable[[Image, media.ImageRule], int],
     seconds: Callable[[Audio], int],
 ) -> int:
-    total = 0
-    for message in request.messages:
-        for part in message.content:
-            for item in part.content if isinstance(part, ToolResult) else (part,):
-                if isinstance(item, Image):
-                    total += image_tokens(item, family.image)
-                elif isinstance(item, Audio):
-                    total += seconds(item) * family.audio_tokens_a_second
-    return total
+    images, sounds = _media_of(request)
+    seen = sum(image_tokens(image, family.image) for image in images)
+    return seen + sum(map(seconds, sounds)) * family.audio_tokens_a_second
+
+
+def _media_of(request: SamplingRequest) -> tuple[list[Image], list[Audio]]:
+    items = [
+        item
+        for message in request.messages
+        for part in message.content
+        for item in (part.content if isinstance(part, ToolResult) else (part,))
+    ]
+    images = [item for item in items if isinstance(item, Image)]
+    return images, [item for item in items if isinstance(item, Audio)]

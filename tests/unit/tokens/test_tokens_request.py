@@ -25,7 +25,7 @@ from penstock.tokens import (
     estimate_request,
     estimate_text,
     family_of,
-    measure_texts,
+    measure_request,
     reserve_tokens,
     upper_tokens,
 )
@@ -208,7 +208,7 @@ def test_an_upper_bound_is_above_a_reservation_in_every_part() -> None:
             asked(QUESTION, output_schema=OutputSchema({"type": "object"})),
         ):
             assert upper_tokens(request, model) > reserve_tokens(request, model)
-            measured = measure_texts(request)
+            measured = measure_request(request)
             assert upper_tokens(request, model, measured) == upper_tokens(request, model)
 
 
