@@ -50,13 +50,13 @@ def judge(
     asked: Reservation, rules: Rules, taken: Callable[[int, int], int]
 ) -> Admission | BudgetExceeded:
     """Admit what fits; `taken(budget, period)` is what is used and held there together."""
-    at = asked.at
+    at, key, tags = asked.at, asked.key, asked.tags
     admitted: list[Target] = []
     left_out: list[_Refusal] = []
     held: dict[tuple[int, int], int] = {}
     dearest, most = None, -1
     for target, most_it_costs in asked.candidates:
-        matching = [(rule, rule.span(at)) for rule in rules.matching(target, asked.key, asked.tags)]
+        matching = [(rule, rule.span(at)) for rule in rules.matching(target, key, tags)]
         refusal = None if most_it_costs == 0 else _refusal(matching, target, most_it_costs, taken)
         if refusal is not None:
             left_out.append(refusal)
@@ -67,15 +67,16 @@ def judge(
             dearest, most = target, cost
         for rule, span in matching:
             place = (rule.id, span.start)
-            held[place] = max(cost, held.get(place, 0))
+            if cost > held.get(place, -1):
+                held[place] = cost
     if dearest is None:
         return _exceeded(left_out, at)
     return Admission(
         tuple(admitted),
-        tuple(map(_told, left_out)),
+        tuple(map(_told, left_out)) if left_out else (),
         dearest,
         most,
-        tuple(Posting(budget, period, 0, nanos) for (budget, period), nanos in held.items()),
+        tuple([Posting(*place, 0, nanos) for place, nanos in held.items()]),
     )
 
 

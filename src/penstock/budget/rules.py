@@ -7,7 +7,7 @@ values, so a request costs as much with a thousand budgets as with ten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -86,7 +86,7 @@ def _problems(budget: Budget) -> Iterable[str]:
 class Rule:
     """A budget at work: with its number in the store and its calendar."""
 
-    __slots__ = ("_calendar", "budget", "id", "quiet_below", "thresholds")
+    __slots__ = ("budget", "id", "quiet_below", "span", "thresholds")
 
     def __init__(self, id: int, budget: Budget) -> None:
         """`id` stays the same when the budget is set again under its name."""
@@ -95,13 +95,12 @@ class Rule:
         self.thresholds = budget.thresholds
         self.quiet_below = min((budget.limit_nanos, *self.thresholds))
         """With less than this spent, there is nothing to say about it."""
-        self._calendar = Calendar(budget.period, budget.timezone)
-
-    def span(self, at: float) -> Span:
-        """Its period at this moment."""
-        return self._calendar.span(at)
+        self.span: Callable[[float], Span] = Calendar(budget.period, budget.timezone).span
+        """Its period at a moment."""
 
 
+_MOST_KEPT = 10_000
+"""Callers may name models as they like; the budgets of more than this many are not remembered."""
 _Shape = tuple[bool, bool, bool, tuple[str, ...]]
 """Whether it names a provider, a model, a key; and the names of its tags."""
 
@@ -121,11 +120,25 @@ class Rules:
             named = (budget.provider, budget.model, budget.key, *(budget.tags[tag] for tag in tags))
             values = tuple(value for value in named if value is not None)
             self._shapes.setdefault(shape, {}).setdefault(values, []).append(rule)
+        self._by_tags = any(shape[-1] for shape in self._shapes)
+        self._found: dict[tuple[Target | None, str | None], Sequence[Rule]] = {}
 
     def matching(
         self, target: Target | None, key: str | None, tags: Mapping[str, str]
     ) -> Sequence[Rule]:
         """The budgets that a call of this target counts against; None: of no target."""
+        if tags and self._by_tags:
+            return self._look_up(target, key, tags)
+        found = self._found.get((target, key))
+        if found is None:
+            if len(self._found) >= _MOST_KEPT:
+                self._found.clear()
+            found = self._found[target, key] = self._look_up(target, key, tags)
+        return found
+
+    def _look_up(
+        self, target: Target | None, key: str | None, tags: Mapping[str, str]
+    ) -> Sequence[Rule]:
         found: list[Rule] = []
         for (provider, model, keyed, names), rules in self._shapes.items():
             if (keyed and key is None) or ((provider or model) and target is None):

@@ -1,38 +1,42 @@
 """One transaction of the ledger: what is known, what is to be written, and how it is written.
 
 Balances and open holds are remembered from one transaction to the next, until SQLite says that
-another process has written. New rows are collected and written with few statements: between any
-two of them Python may hand the interpreter to another thread, and have it back much later.
+another process has written. New rows are collected, and written at its end.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain, compress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.budget.entries import Entry, Posting
 from penstock.budget.reports import BudgetWarning
 from penstock.budget.rules import Budget, Rule, Rules
+from penstock.budget.stores.sqlite.rows import NULL, Form, Rows, or_null
 from penstock.budget.stores.sqlite.schema import check_version, patiently, schema_version
 
 COLUMNS = ", ".join(Entry.__struct_fields__)
 """The columns of an entry are its fields, of which tags and postings are the last two, as JSON."""
-*_ALL_BUT_POSTED, _POSTED = Entry.__struct_fields__
-_ALL = tuple(_ALL_BUT_POSTED)
-_ESTIMATED = _ALL.index("estimated")
-_CHUNKS = (32, 8, 1)
+_ESTIMATED = Entry.__struct_fields__.index("estimated")
+ENTRIES, _HOLDS = "ledger_entries", "ledger_holds"
+_ANY = Form.inserting(ENTRIES, (), Entry.__struct_fields__)
+_OPENED = Form.inserting(_HOLDS, ("id", "lease_until", "lease_s"))
+_CLOSED = Form(f"DELETE FROM {_HOLDS} WHERE id IN (", "?", ")")
+_MOVED = Form.inserting(
+    "ledger_balances",
+    ("budget", "period", "used", "held", "warned"),
+    tail=" ON CONFLICT (budget, period) DO UPDATE SET "
+    "used = excluded.used, held = excluded.held, warned = excluded.warned",
+)
 _MOST_BALANCES = 10_000
 _OPEN = 0
 _DEFINITION = msgspec.json.Decoder(Budget)
 _POSTINGS = msgspec.json.Decoder(tuple[Posting, ...])
-_Row = Sequence[object]
-_T = TypeVar("_T")
+_write_postings = msgspec.json.Encoder().encode
 
 
 class _Balance:
@@ -68,8 +72,8 @@ class Books:
         self._forget_rows()
 
     def _forget_rows(self) -> None:
-        self._entries: dict[tuple[str, ...], list[_Row]] = {}
-        self._opened: list[_Row] = []
+        self._entries: dict[Form, Rows] = {}
+        self._opened = Rows(_OPENED)
         self._closed: dict[int, None] = {}
         self._moved: set[tuple[int, int]] = set()
 
@@ -102,28 +106,18 @@ class Books:
 
     def flush(self) -> None:
         """Write what was collected, so that SQL sees it."""
-        for columns, rows in self._entries.items():
-            self._insert(f"ledger_entries ({', '.join(columns)})", rows)
-        self._insert("ledger_holds (id, lease_until, lease_s)", self._opened)
-        for part in _chunks(list(self._closed)):
-            marks = ", ".join("?" * len(part))
-            self.connection.execute(f"DELETE FROM ledger_holds WHERE id IN ({marks})", part)
-        moved: list[_Row] = []
+        execute = self.connection.execute
+        for rows in self._entries.values():
+            rows.write(execute)
+        self._opened.write(execute)
+        closed, moved = Rows(_CLOSED), Rows(_MOVED)
+        closed.add(tuple(self._closed))
+        closed.write(execute)
         for place in self._moved:
             balance = self._balances[place]
-            moved.append((*place, balance.used, balance.held, balance.warned))
-        self._insert(
-            "ledger_balances",
-            moved,
-            "ON CONFLICT (budget, period) DO UPDATE SET "
-            "used = excluded.used, held = excluded.held, warned = excluded.warned",
-        )
+            moved.add((*place, balance.used, balance.held, balance.warned))
+        moved.write(execute)
         self._forget_rows()
-
-    def _insert(self, into: str, rows: Sequence[_Row], otherwise: str = "") -> None:
-        for part in _chunks(rows):
-            statement = _insertion(into, len(part[0]), len(part), otherwise)
-            self.connection.execute(statement, list(chain.from_iterable(part)))
 
     # -- budgets
 
@@ -163,7 +157,7 @@ class Books:
     def open_hold(self, hold: int, lease_until: float, lease_s: float) -> None:
         """Its entry was added."""
         self._holds[hold] = _OPEN
-        self._opened.append((hold, lease_until, lease_s))
+        self._opened.add((hold, lease_until, lease_s))
 
     def close_hold(self, hold: int) -> None:
         """Its request is settled."""
@@ -182,34 +176,23 @@ class Books:
 
     def add(self, entry: Entry) -> None:
         """Add an entry whose id is `next_id()`, and move the balances by its postings."""
-        fields = msgspec.structs.astuple(entry)
-        estimated = 1 if entry.estimated else 0
-        row: list[object] = [*fields[:_ESTIMATED], estimated, *fields[_ESTIMATED + 1 : -2]]
-        self.add_row(_ALL, [*row, tags_text(entry.tags)], entry.postings)
+        *fields, tags, _ = msgspec.structs.astuple(entry)
+        fields[_ESTIMATED] = 1 if entry.estimated else 0
+        values = or_null(*fields, tags_text(tags))
+        self.add_row(_ANY, [*values, postings_text(entry.postings)], entry.postings)
 
-    def add_row(
-        self, columns: tuple[str, ...], row: list[object], postings: Sequence[Posting]
-    ) -> None:
-        """The same for who knows which columns there are, without making an entry of them.
-
-        The columns are without that of the postings, which is the last.
-        """
+    def add_row(self, form: Form, row: Sequence[object], postings: Sequence[Posting]) -> None:
+        """The same for who knows which columns there are, without making an entry of them."""
         self._next_id += 1
+        rows = self._entries.get(form)
+        if rows is None:
+            rows = self._entries[form] = Rows(form)
+        rows.add(row)
         for budget, period, used, held in postings:
             balance = self.balance(budget, period)
             balance.used += used
             balance.held += held
             self._moved.add((budget, period))
-        row.append(msgspec.json.encode(postings).decode() if postings else None)
-        # The module sqlite3 takes longer to bind a None, or a bool, than anything else: it looks
-        # for an adapter each time. So rows are sorted by the columns that they have.
-        if None in row:
-            present = [value is not None for value in row]
-            columns = tuple(compress((*columns, _POSTED), present))
-            row = list(compress(row, present))
-        else:
-            columns = (*columns, _POSTED)
-        self._entries.setdefault(columns, []).append(row)
 
     def balance(self, budget: int, period: int) -> _Balance:
         """What is used and held there now."""
@@ -253,15 +236,14 @@ def _warning(rule: Rule, threshold: int, used: int, period: int) -> BudgetWarnin
     return BudgetWarning(budget.name, threshold, used, budget.limit_nanos, period, span.end)
 
 
-@lru_cache(maxsize=256)
-def _insertion(into: str, columns: int, rows: int, otherwise: str) -> str:
-    one = f"({', '.join('?' * columns)})"
-    return f"INSERT INTO {into} VALUES {', '.join([one] * rows)} {otherwise}"
-
-
 def tags_text(tags: Mapping[str, str] | None) -> str | None:
     """Tags as they are stored."""
     return msgspec.json.encode(tags).decode() if tags else None
+
+
+def postings_text(postings: Sequence[Posting]) -> str | bytearray:
+    """Postings as they are bound."""
+    return _write_postings(postings).decode() if postings else NULL
 
 
 def read_rules(connection: sqlite3.Connection) -> Iterator[Rule]:
@@ -282,12 +264,3 @@ def read_sources(connection: sqlite3.Connection) -> dict[str, set[str]]:
 def read_postings(text: str | None) -> tuple[Posting, ...]:
     """The postings of an entry as they are stored."""
     return _POSTINGS.decode(text) if text else ()
-
-
-def _chunks(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """Parts of few different lengths: SQLite prepares a statement for each length once."""
-    start = 0
-    for size in _CHUNKS:
-        while len(rows) - start >= size:
-            yield rows[start : start + size]
-            start += size

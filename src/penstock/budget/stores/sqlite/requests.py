@@ -10,19 +10,28 @@ from penstock.budget.entries import Charge, Entry, Hold, Posting
 from penstock.budget.judge import judge
 from penstock.budget.ports import Reservation
 from penstock.budget.reports import BudgetWarning, Expired, Settlement, Swept
-from penstock.budget.stores.sqlite.books import Books, read_postings, tags_text
+from penstock.budget.stores.sqlite.books import (
+    ENTRIES,
+    Books,
+    postings_text,
+    read_postings,
+    tags_text,
+)
+from penstock.budget.stores.sqlite.rows import NULL, Form, or_null
 from penstock.contract.errors import BudgetExceeded
 from penstock.contract.ports import Target
 
 _TRACE_S = 7 * 86400.0
 """For so long a settlement may come late and still replace the estimate of its hold."""
 _LATE = "the settlement came after its hold had expired: the estimate is taken back"
-_COMMON = ("id", "kind", "at", "request_id", "key", "provider", "model")
-_HOLD = (*_COMMON, "amount_nanos", "estimated", "tags")
-_SETTLE = (
-    *_COMMON,
-    *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens"),
-    *("price", "price_source", "amount_nanos", "estimated", "hold", "held_at", "tags"),
+_COMMON = ("id", "kind", "at", "request_id", "provider", "model", "amount_nanos", "estimated")
+_NULLABLE = ("key", "tags", "postings")
+_HOLD = Form.inserting(ENTRIES, _COMMON, _NULLABLE)
+_TOKENS = ("input", "output", "cached", "cache_write", "reasoning")
+_SETTLE = Form.inserting(
+    ENTRIES,
+    (*_COMMON, "price_source", "hold", "held_at"),
+    (*[f"{kind}_tokens" for kind in _TOKENS], "price", *_NULLABLE),
 )
 _ESTIMATED = 1
 _EXPIRED = "the lease ran out before the request was settled"
@@ -41,11 +50,13 @@ class Reserve(msgspec.Struct, frozen=True):
             return verdict
         id = books.next_id()
         # Rows of these two kinds are written with every request, and so without an `Entry`.
-        row: list[object] = [
-            *(id, "hold", asked.at, asked.request_id, asked.key),
-            *(verdict.dearest.provider, verdict.dearest.model),
-            *(verdict.amount_nanos, _ESTIMATED, tags_text(asked.tags)),
-        ]
+        row = (
+            *(id, "hold", asked.at, asked.request_id),
+            *(verdict.dearest.provider, verdict.dearest.model, verdict.amount_nanos, _ESTIMATED),
+            NULL if asked.key is None else asked.key,
+            tags_text(asked.tags) or NULL,
+            postings_text(verdict.postings),
+        )
         books.add_row(_HOLD, row, verdict.postings)
         books.open_hold(id, asked.at + asked.lease_s, asked.lease_s)
         return Hold(
@@ -85,15 +96,16 @@ class Settle(msgspec.Struct, frozen=True):
             return Settlement(recorded=True, late=late)
         warnings: list[BudgetWarning] = []
         overdrawn: list[str] = []
+        total = 0
         for charge in self.charges:
             postings = self._postings(books, charge, freed)
-            books.add_row(_SETTLE, self._row(books, charge), postings)
+            books.add_row(_SETTLE, self._row(books, charge, postings), postings)
             noticed = books.noticed(postings)
             if noticed is not None:
                 warnings += noticed.warnings
                 overdrawn += noticed.overdrawn
+            total += charge.cost_nanos
             freed = {}
-        total = sum(charge.cost_nanos for charge in self.charges)
         return Settlement(True, total, late, tuple(warnings), tuple(overdrawn))
 
     def _postings(
@@ -110,15 +122,20 @@ class Settle(msgspec.Struct, frozen=True):
         # What is left was held for another target than the one that was called.
         return postings + _freeing(freed) if freed else postings
 
-    def _row(self, books: Books, charge: Charge) -> list[object]:
+    def _row(self, books: Books, charge: Charge, postings: Sequence[Posting]) -> list[object]:
         hold, usage = self.hold, charge.usage
-        return [
-            *(books.next_id(), "settle", self.at, hold.request_id, hold.key),
-            *(charge.target.provider, charge.target.model),
+        nullable = or_null(
             *(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens),
-            *(usage.cache_write_tokens, usage.reasoning_tokens),
-            *(charge.price, charge.price_source, charge.cost_nanos, int(charge.estimated)),
-            *(hold.id, hold.at, tags_text(hold.tags)),
+            *(usage.cache_write_tokens, usage.reasoning_tokens, charge.price),
+            *(hold.key, tags_text(hold.tags)),
+        )
+        return [
+            *(books.next_id(), "settle", self.at, hold.request_id),
+            *(charge.target.provider, charge.target.model),
+            *(charge.cost_nanos, 1 if charge.estimated else 0),
+            *(charge.price_source, hold.id, hold.at),
+            *nullable,
+            postings_text(postings),
         ]
 
     def _release(self, books: Books, postings: Sequence[Posting]) -> Entry:
