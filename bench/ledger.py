@@ -77,7 +77,6 @@ def make_file(path: Path, past: int) -> None:
             "SELECT sql FROM sqlite_master WHERE name = 'ledger_entries'"
         ).fetchone()
         execute(schema.replace("ledger_entries", TWIN))
-        execute(f"CREATE INDEX {TWIN}_at ON {TWIN} (at)")
         execute("BEGIN")
         execute(
             f"""
@@ -93,6 +92,10 @@ def make_file(path: Path, past: int) -> None:
             FROM n
             """,
             (past, time.time()),
+        )
+        execute(
+            "INSERT INTO ledger_hours SELECT min(id), CAST(at / 3600 AS INTEGER) AS hour "
+            "FROM ledger_entries GROUP BY hour ORDER BY 1"
         )
         execute(f"INSERT INTO {TWIN} SELECT * FROM ledger_entries")
         execute("INSERT INTO ledger_balances VALUES (1, 0, ?, 0, -1)", (past // 2 * 4_500_000,))

@@ -16,6 +16,7 @@ import msgspec
 from penstock.budget.entries import Entry, Posting
 from penstock.budget.reports import BudgetWarning
 from penstock.budget.rules import Budget, Rule, Rules
+from penstock.budget.stores.sqlite.hours import HOUR_S, RUNS, last_hour
 from penstock.budget.stores.sqlite.rows import NULL, Form, Rows, or_null
 from penstock.budget.stores.sqlite.schema import check_version, patiently, schema_version
 
@@ -65,7 +66,9 @@ class Books:
         self._path = path
         self._seen: int | None = None
         self._generation: int | None = None
-        self._next_id = 1
+        self._hour_began = 0.0
+        self.next_id = 1
+        """The number of the entry that is added next."""
         self._balances: dict[tuple[int, int], _Balance] = {}
         # Of holds that are still there: 0 when open, else the entry by which they expired.
         self._holds: dict[int, int] = {}
@@ -73,6 +76,7 @@ class Books:
 
     def _forget_rows(self) -> None:
         self._entries: dict[Form, Rows] = {}
+        self._hours = Rows(RUNS)
         self._opened = Rows(_OPENED)
         self._closed: dict[int, None] = {}
         self._moved: set[tuple[int, int]] = set()
@@ -88,7 +92,8 @@ class Books:
             self._balances.clear()
             self._holds.clear()
             (last,) = execute("SELECT max(id) FROM ledger_entries").fetchone()
-            self._next_id = (last or 0) + 1
+            self.next_id = (last or 0) + 1
+            self._hour_began = float(last_hour(self.connection) * HOUR_S)
             self._refresh_rules()
             self._seen = seen
 
@@ -109,9 +114,10 @@ class Books:
         execute = self.connection.execute
         for rows in self._entries.values():
             rows.write(execute)
+        self._hours.write(execute)
         self._opened.write(execute)
         closed, moved = Rows(_CLOSED), Rows(_MOVED)
-        closed.add(tuple(self._closed))
+        closed.add(list(self._closed))
         closed.write(execute)
         for place in self._moved:
             balance = self._balances[place]
@@ -146,13 +152,15 @@ class Books:
 
     def expiry(self, hold: int) -> int | None:
         """None: it is closed. 0: it is open. Else the entry by which it has expired."""
-        if hold not in self._holds and hold not in self._closed:
+        known = self._holds.get(hold)
+        if known is None and hold not in self._closed:
             # Those that were made soon after it are likely to be asked for next.
             query = "SELECT id, coalesce(expired, 0) FROM ledger_holds WHERE id >= ? LIMIT 32"
             for id, expired in self.connection.execute(query, (hold,)):
                 if id not in self._closed:
                     self._holds[id] = expired
-        return self._holds.get(hold)
+            known = self._holds.get(hold)
+        return known
 
     def open_hold(self, hold: int, lease_until: float, lease_s: float) -> None:
         """Its entry was added."""
@@ -170,29 +178,32 @@ class Books:
 
     # -- entries and balances
 
-    def next_id(self) -> int:
-        """The number of the entry that is added next."""
-        return self._next_id
-
     def add(self, entry: Entry) -> None:
-        """Add an entry whose id is `next_id()`, and move the balances by its postings."""
+        """Add an entry whose id is `next_id`, and move the balances by its postings."""
         *fields, tags, _ = msgspec.structs.astuple(entry)
         fields[_ESTIMATED] = 1 if entry.estimated else 0
         values = or_null(*fields, tags_text(tags))
-        self.add_row(_ANY, [*values, postings_text(entry.postings)], entry.postings)
+        values.append(postings_text(entry.postings))
+        self.add_row(_ANY, values, entry.at, entry.postings)
 
-    def add_row(self, form: Form, row: Sequence[object], postings: Sequence[Posting]) -> None:
+    def add_row(
+        self, form: Form, row: Sequence[object], at: float, postings: Sequence[Posting]
+    ) -> None:
         """The same for who knows which columns there are, without making an entry of them."""
-        self._next_id += 1
+        if not 0 <= at - self._hour_began < HOUR_S:
+            hour = int(at // HOUR_S)
+            self._hours.add((self.next_id, hour))
+            self._hour_began = float(hour * HOUR_S)
+        self.next_id += 1
         rows = self._entries.get(form)
         if rows is None:
             rows = self._entries[form] = Rows(form)
         rows.add(row)
-        for budget, period, used, held in postings:
-            balance = self.balance(budget, period)
-            balance.used += used
-            balance.held += held
-            self._moved.add((budget, period))
+        for one in postings:
+            balance = self.balance(one.budget, one.period)
+            balance.used += one.used
+            balance.held += one.held
+            self._moved.add((one.budget, one.period))
 
     def balance(self, budget: int, period: int) -> _Balance:
         """What is used and held there now."""

@@ -18,6 +18,7 @@ from penstock.budget.reports import (
 )
 from penstock.budget.stores.sqlite.books import COLUMNS, read_postings, read_rules, read_sources
 from penstock.budget.stores.sqlite.failures import primary_code
+from penstock.budget.stores.sqlite.hours import HOUR_S, NO_END, numbers
 
 _TAGS = msgspec.json.Decoder(dict[str, str])
 _COUNTED = "kind IN ('settle', 'expire', 'adjust') AND budget IS NULL"
@@ -58,7 +59,7 @@ def usage(
     tag: str | None = None,
 ) -> list[UsageRow]:
     """What was used, dearest first."""
-    where, values = _where(HistoryFilter(since=since, until=until))
+    where, values = _where(connection, HistoryFilter(since=since, until=until))
     name = _NAMES[by]
     if tag is not None:
         name = "(SELECT value FROM json_each(tags) WHERE json_each.key = ?)"
@@ -99,7 +100,7 @@ def history(
     oldest_first: bool,
 ) -> Page:
     """The entries after this cursor, which is the number of the last one that was seen."""
-    where, values = _where(chosen)
+    where, values = _where(connection, chosen)
     if cursor is not None:
         where += f" AND id {'>' if oldest_first else '<'} ?"
         values.append(cursor)
@@ -111,9 +112,12 @@ def history(
     return Page(entries, entries[-1].id if len(rows) > limit else None)
 
 
-def _where(chosen: HistoryFilter) -> tuple[str, list[object]]:
+def _where(connection: sqlite3.Connection, chosen: HistoryFilter) -> tuple[str, list[object]]:
     clauses: list[str] = []
     values: list[object] = []
+    if chosen.since is not None or chosen.until is not None:
+        clauses.append("AND id >= ? AND id < ?")
+        values += numbers(connection, chosen.since, chosen.until)
     for column, comparison, value in (
         ("at", ">=", chosen.since),
         ("at", "<", chosen.until),
@@ -147,6 +151,7 @@ def verify(connection: sqlite3.Connection) -> list[Difference]:
                 found.append(_damage(said))
         found += _balance_differences(connection)
         found += _hold_differences(connection)
+        found += _hour_differences(connection)
     except sqlite3.DatabaseError as error:
         if primary_code(error) != sqlite3.SQLITE_CORRUPT:
             raise
@@ -198,3 +203,23 @@ def _hold_differences(connection: sqlite3.Connection) -> Iterator[Difference]:
         "OR id NOT IN (SELECT id FROM ledger_entries WHERE kind = 'hold'))"
     ):
         yield Difference(f"hold {hold}", "open", "closed, or never made")
+
+
+def _hour_differences(connection: sqlite3.Connection) -> Iterator[Difference]:
+    """Entries that nobody finds who asks for their time."""
+    runs = connection.execute("SELECT first, hour FROM ledger_hours ORDER BY first").fetchall()
+    ends = [*[first for first, _ in runs], NO_END]
+    query = "SELECT count(*) FROM ledger_entries WHERE id < ?"
+    (count,) = connection.execute(query, ends[:1]).fetchone()
+    if count:
+        yield Difference("the hours of the first entries", "none", f"those of {count} entries")
+    query = "SELECT min(at), max(at) FROM ledger_entries WHERE id >= ? AND id < ?"
+    for (first, hour), end in zip(runs, ends[1:], strict=True):
+        earliest, latest = connection.execute(query, (first, end)).fetchone()
+        start = hour * HOUR_S
+        if earliest is not None and not start <= earliest <= latest < start + HOUR_S:
+            yield Difference(
+                f"the hour of entries from {first} on",
+                f"{start} to {start + HOUR_S}",
+                f"{earliest} to {latest}",
+            )

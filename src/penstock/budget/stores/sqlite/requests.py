@@ -24,20 +24,20 @@ from penstock.contract.ports import Target
 _TRACE_S = 7 * 86400.0
 """For so long a settlement may come late and still replace the estimate of its hold."""
 _LATE = "the settlement came after its hold had expired: the estimate is taken back"
-_COMMON = ("id", "kind", "at", "request_id", "provider", "model", "amount_nanos", "estimated")
+_COMMON = ("id", "at", "request_id", "provider", "model", "amount_nanos")
 _NULLABLE = ("key", "tags", "postings")
-_HOLD = Form.inserting(ENTRIES, _COMMON, _NULLABLE)
+_HOLD = Form.inserting(ENTRIES, _COMMON, _NULLABLE, {"kind": "'hold'", "estimated": "1"})
 _TOKENS = ("input", "output", "cached", "cache_write", "reasoning")
 _SETTLE = Form.inserting(
     ENTRIES,
-    (*_COMMON, "price_source", "hold", "held_at"),
+    (*_COMMON, "estimated", "price_source", "hold", "held_at"),
     (*[f"{kind}_tokens" for kind in _TOKENS], "price", *_NULLABLE),
+    {"kind": "'settle'"},
 )
-_ESTIMATED = 1
 _EXPIRED = "the lease ran out before the request was settled"
 
 
-class Reserve(msgspec.Struct, frozen=True):
+class Reserve(msgspec.Struct, frozen=True, gc=False):
     """Hold, or refuse."""
 
     asked: Reservation
@@ -48,16 +48,20 @@ class Reserve(msgspec.Struct, frozen=True):
         verdict = judge(asked, books.rules, books.taken)
         if isinstance(verdict, BudgetExceeded):
             return verdict
-        id = books.next_id()
+        id = books.next_id
         # Rows of these two kinds are written with every request, and so without an `Entry`.
         row = (
-            *(id, "hold", asked.at, asked.request_id),
-            *(verdict.dearest.provider, verdict.dearest.model, verdict.amount_nanos, _ESTIMATED),
+            id,
+            asked.at,
+            asked.request_id,
+            verdict.dearest.provider,
+            verdict.dearest.model,
+            verdict.amount_nanos,
             NULL if asked.key is None else asked.key,
             tags_text(asked.tags) or NULL,
             postings_text(verdict.postings),
         )
-        books.add_row(_HOLD, row, verdict.postings)
+        books.add_row(_HOLD, row, asked.at, verdict.postings)
         books.open_hold(id, asked.at + asked.lease_s, asked.lease_s)
         return Hold(
             id,
@@ -73,7 +77,7 @@ class Reserve(msgspec.Struct, frozen=True):
         )
 
 
-class Settle(msgspec.Struct, frozen=True):
+class Settle(msgspec.Struct, frozen=True, gc=False):
     """Replace a hold by its charges, each charged to the period in which the hold was made."""
 
     hold: Hold
@@ -90,7 +94,7 @@ class Settle(msgspec.Struct, frozen=True):
         if late:
             _take_back(books, hold, expiry, self.at)
         books.close_hold(hold.id)
-        freed = {} if late else {(one[0], one[1]): -one[3] for one in hold.postings}
+        freed = {} if late else {(one.budget, one.period): -one.held for one in hold.postings}
         if not self.charges:
             books.add(self._release(books, _freeing(freed)))
             return Settlement(recorded=True, late=late)
@@ -99,7 +103,7 @@ class Settle(msgspec.Struct, frozen=True):
         total = 0
         for charge in self.charges:
             postings = self._postings(books, charge, freed)
-            books.add_row(_SETTLE, self._row(books, charge, postings), postings)
+            books.add_row(_SETTLE, self._row(books, charge, postings), self.at, postings)
             noticed = books.noticed(postings)
             if noticed is not None:
                 warnings += noticed.warnings
@@ -123,25 +127,26 @@ class Settle(msgspec.Struct, frozen=True):
         return postings + _freeing(freed) if freed else postings
 
     def _row(self, books: Books, charge: Charge, postings: Sequence[Posting]) -> list[object]:
-        hold, usage = self.hold, charge.usage
+        hold, usage, target = self.hold, charge.usage, charge.target
+        estimated = 1 if charge.estimated else 0
+        known = (books.next_id, self.at, hold.request_id, target.provider, target.model)
+        paid = (charge.cost_nanos, estimated, charge.price_source, hold.id, hold.at)
         nullable = or_null(
-            *(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens),
-            *(usage.cache_write_tokens, usage.reasoning_tokens, charge.price),
-            *(hold.key, tags_text(hold.tags)),
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_input_tokens,
+            usage.cache_write_tokens,
+            usage.reasoning_tokens,
+            charge.price,
+            hold.key,
+            tags_text(hold.tags),
         )
-        return [
-            *(books.next_id(), "settle", self.at, hold.request_id),
-            *(charge.target.provider, charge.target.model),
-            *(charge.cost_nanos, 1 if charge.estimated else 0),
-            *(charge.price_source, hold.id, hold.at),
-            *nullable,
-            postings_text(postings),
-        ]
+        return [*known, *paid, *nullable, postings_text(postings)]
 
     def _release(self, books: Books, postings: Sequence[Posting]) -> Entry:
         hold = self.hold
         return Entry(
-            id=books.next_id(),
+            id=books.next_id,
             kind="release",
             at=self.at,
             request_id=hold.request_id,
@@ -170,7 +175,7 @@ def _take_back(books: Books, hold: Hold, expiry: int, at: float) -> None:
     dearest = _dearest(books, hold)
     books.add(
         Entry(
-            id=books.next_id(),
+            id=books.next_id,
             kind="adjust",
             at=at,
             request_id=hold.request_id,
@@ -242,7 +247,7 @@ class Sweep(msgspec.Struct, frozen=True):
                 place = (rule.id, rule.span(held_at).start)
                 if amount and place not in places:
                     postings.append(Posting(*place, amount, 0))
-            id = books.next_id()
+            id = books.next_id
             books.add(
                 Entry(
                     id=id,

@@ -7,8 +7,9 @@ statement for each length once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+_NOTHING: Mapping[str, str] = {}
 _LENGTHS = (64, 32, 16, 8, 4, 2, 1)
 NULL = bytearray()
 """None in a row. The module sqlite3 looks for an adapter for each None, which takes longer than to
@@ -30,12 +31,20 @@ class Form:
 
     @classmethod
     def inserting(
-        cls, table: str, columns: Sequence[str], nullable: Sequence[str] = (), tail: str = ""
+        cls,
+        table: str,
+        columns: Sequence[str],
+        nullable: Sequence[str] = (),
+        same: Mapping[str, str] = _NOTHING,
+        tail: str = "",
     ) -> Form:
-        """INSERT rows of these columns, and then of those that may be NULL."""
-        marks = ["?"] * len(columns) + ["nullif(?, x'')"] * len(nullable)
-        head = f"INSERT INTO {table} ({', '.join((*columns, *nullable))}) VALUES "
-        return cls(head, f"({', '.join(marks)})", tail)
+        """INSERT rows of these columns, and then of those that may be NULL.
+
+        `same` are those that every row has alike, as SQL writes them.
+        """
+        values = [*same.values(), *["?"] * len(columns), *["nullif(?, x'')"] * len(nullable)]
+        head = f"INSERT INTO {table} ({', '.join((*same, *columns, *nullable))}) VALUES "
+        return cls(head, f"({', '.join(values)})", tail)
 
     def statement(self, rows: int) -> str:
         """The one for so many rows."""

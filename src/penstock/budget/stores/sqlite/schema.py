@@ -84,6 +84,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # Nobody has written down who it was.
         "INSERT INTO ledger_declared SELECT name, '' FROM ledger_budgets WHERE declared",
     ),
+    (
+        # In the place of an index of every entry by its time: `hours` says how it is read.
+        "CREATE TABLE ledger_hours (first INTEGER PRIMARY KEY, hour INTEGER NOT NULL)",
+        """INSERT INTO ledger_hours
+            SELECT id, hour FROM (
+                SELECT id, hour, lag(hour) OVER (ORDER BY id) AS before
+                FROM (SELECT id, CAST(at / 3600 AS INTEGER) AS hour FROM ledger_entries)
+            ) WHERE hour IS NOT before""",
+        "DROP INDEX ledger_entries_at",
+    ),
 )
 """What makes version N + 1 out of version N; entries are added at the end, never changed."""
 

@@ -12,6 +12,7 @@ from penstock.budget.ports import Adjustment
 from penstock.budget.reports import BudgetWarning, Contested, Swept
 from penstock.budget.rules import Budget, Rule
 from penstock.budget.stores.sqlite.books import Books, read_sources
+from penstock.budget.stores.sqlite.hours import numbers
 from penstock.budget.stores.sqlite.requests import Sweep
 from penstock.contract.errors import ConfigurationError
 
@@ -114,7 +115,7 @@ class Reset(msgspec.Struct, frozen=True):
         balance = books.balance(*place)
         books.add(
             Entry(
-                id=books.next_id(),
+                id=books.next_id,
                 kind="reset",
                 at=self.at,
                 amount_nanos=-balance.used,
@@ -141,7 +142,7 @@ class Adjust(msgspec.Struct, frozen=True):
         postings = [Posting(*place, one.amount_nanos, 0) for place in places]
         books.add(
             Entry(
-                id=books.next_id(),
+                id=books.next_id,
                 kind="adjust",
                 at=one.at,
                 key=one.key,
@@ -206,7 +207,7 @@ def _open_balance(books: Books, rule: Rule, at: float) -> None:
     if missing:
         books.add(
             Entry(
-                id=books.next_id(),
+                id=books.next_id,
                 kind="adjust",
                 at=at,
                 amount_nanos=missing,
@@ -221,10 +222,13 @@ def _spent(books: Books, budget: Budget, span: Span) -> int:
     clauses = [
         "kind IN ('settle', 'expire', 'adjust')",
         "budget IS NULL",
-        "at >= ?1",
         "coalesce(held_at, at) >= ?1",
+        "id >= ?2",
+        "at >= ?1",
     ]
-    values: list[object] = [span.start]
+    # What was held in a period is settled in it or later.
+    first, _ = numbers(books.connection, span.start, None)
+    values: list[object] = [span.start, first]
 
     def compare(column: str, value: object) -> None:
         values.append(value)
