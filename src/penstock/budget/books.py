@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -32,22 +32,21 @@ _LONGEST_TAG, _MOST_TAGS = 128, 16
 _log = logging.getLogger(__name__)
 
 
-class Held:
+class Held(msgspec.Struct, eq=False):
     """What is held for one request, until it is settled."""
 
-    __slots__ = ("_added", "_books", "_costs", "_hold", "_ledger", "_more", "targets")
+    _books: Books
+    _ledger: Ledger
+    _hold: Hold
+    _costs: Sequence[tuple[Target, int | None]]
+    """The most that one call of each target may cost."""
+    _more: Sequence[Hold] = ()
+    _added: Mapping[Target, int] = {}
 
-    def __init__(
-        self, books: Books, ledger: Ledger, hold: Hold, costs: Sequence[tuple[Target, int | None]]
-    ) -> None:
-        """Made by `Books.reserve`; `costs` are the most that one call of each target may cost."""
-        self._books = books
-        self._ledger = ledger
-        self._hold = hold
-        self._costs = dict(costs)
-        self._more: list[Hold] = []
-        self._added: dict[Target, int] = {}
-        self.targets = hold.targets
+    @property
+    def targets(self) -> Sequence[Target]:
+        """Those that may be tried."""
+        return self._hold.targets
 
     async def extend(self, target: Target, attempts: Sequence[AttemptRecord]) -> None:
         """Hold so much more that one more call of this target fits beside what these have taken.
@@ -55,17 +54,16 @@ class Held:
         Every budget that covers the target holds its cost already, and what was added for it: only
         what has been spent of that is missing.
         """
-        hold, missing = self._hold, self._costs[target]
+        hold, missing = self._hold, dict(self._costs)[target]
         if missing is not None:
             charges = [self._charge(each, usage) for each in attempts for usage in each.bills]
             missing = sum(charge.cost_nanos for charge in charges) - self._added.get(target, 0)
             if missing <= 0:
                 return
         asked = [(target, missing)]
-        self._more.append(
-            await self._ledger.reserve(hold.request_id, asked, key=hold.key, tags=hold.tags)
-        )
-        self._added[target] = self._added.get(target, 0) + (missing or 0)
+        more = await self._ledger.reserve(hold.request_id, asked, key=hold.key, tags=hold.tags)
+        self._more = (*self._more, more)
+        self._added = {**self._added, target: self._added.get(target, 0) + (missing or 0)}
 
     def settle(self, attempts: Sequence[AttemptRecord]) -> None:
         """Have written down what the attempts took; what cannot be written now, the ledger keeps.
@@ -74,7 +72,7 @@ class Held:
         in that moment finds the estimate of the hold in the ledger, as with a call under way.
         """
         charges = [self._charge(each, usage) for each in attempts for usage in each.bills]
-        beside = sum([hold.amount_nanos for hold in self._more])
+        beside = sum([hold.amount_nanos for hold in self._more]) if self._more else 0
         try:
             # Nobody waits for it: the caller has an answer, and cannot mend the disk.
             self._ledger.settle_soon(self._hold, charges, beside)
@@ -86,11 +84,11 @@ class Held:
             _log.error("request %s is not settled: %s", self._hold.request_id, closed)
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
-        if max(usage.input_tokens or 0, usage.output_tokens or 0) > _MOST_TOKENS:
+        if (usage.input_tokens or 0) > _MOST_TOKENS or (usage.output_tokens or 0) > _MOST_TOKENS:
             # An answer is there, and nobody can have read or written so much for it.
             return self._as_held(attempt, Usage(), "counts more tokens than there can be")
         charge = self._books.charge(attempt, usage)
-        if charge.price_source == UNPRICED and self._costs.get(charge.target) is not None:
+        if charge.price_source == UNPRICED and dict(self._costs).get(charge.target) is not None:
             return self._as_held(attempt, usage, "counts nothing that its price is for")
         return charge
 
@@ -213,7 +211,8 @@ class Books:
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
     ) -> Held | None:
         """Hold the most that the dearest target may cost; raises BudgetExceeded. None: no books."""
-        await self._prepare(ranked)
+        if not self.prices.prepared(ranked):
+            await self._prepare(ranked)
         if self._open_ledger is None:
             return None
         ledger = self._ledger or await self.ledger()
@@ -232,15 +231,15 @@ class Books:
 
     async def estimate(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
         """The most that one call of the dearest of these may cost; None without a price for one."""
-        await self._prepare(ranked)
+        if not self.prices.prepared(ranked):
+            await self._prepare(ranked)
         costs = [most for _, most in self._candidates(request, ranked)]
         known = [most for most in costs if most is not None]
         return max(known) if known and len(known) == len(costs) else None
 
     async def _prepare(self, ranked: Sequence[Target]) -> None:
-        if not self.prices.prepared(ranked):
-            # The list of prices is large, and is read once.
-            await asyncio.to_thread(self.prices.prepare, ranked)
+        # The list of prices is large, and is read once.
+        await asyncio.to_thread(self.prices.prepare, ranked)
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """What these attempts cost together, in nano-dollars; None when that is not known."""
@@ -274,10 +273,9 @@ class Books:
     ) -> list[tuple[Target, int | None]]:
         able = [(target, self._abilities(target)) for target in ranked]
         costs = worst_cases(request, able, self.prices, rough=rough)
-        return [
-            (target, None if most is None else most * self._at_once)
-            for target, most in zip(ranked, costs, strict=True)
-        ]
+        if self._at_once > 1:
+            costs = [None if most is None else most * self._at_once for most in costs]
+        return list(zip(ranked, costs, strict=True))
 
     def _abilities(self, target: Target) -> Capabilities:
         try:
@@ -311,9 +309,11 @@ def _moment(attempt: AttemptRecord) -> datetime:
     return datetime.fromtimestamp(attempt.started, UTC)
 
 
-def _tags(request: AnyRequest, caller: Caller) -> dict[str, str]:
+def _tags(request: AnyRequest, caller: Caller) -> Mapping[str, str]:
     """What the caller's metadata says in words, and over it what the caller's key says."""
     said = request.metadata if isinstance(request, SamplingRequest) else {}
+    if not said:
+        return caller.tags
     tags = [
         (name, value)
         for name, value in said.items()

@@ -15,8 +15,8 @@ and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Iterator, Mapping
+from typing import Literal, get_args
 
 import msgspec
 
@@ -31,7 +31,7 @@ UNPRICED = "unknown"
 """The source of a price that nobody knows: such a call is recorded with a cost of nothing."""
 
 
-class Posting(NamedTuple):
+class Posting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """By how much one entry moves one balance, in nano-dollars."""
 
     budget: int
@@ -40,6 +40,10 @@ class Posting(NamedTuple):
     """When the budget's period began, in Unix seconds."""
     used: int
     held: int
+
+    def __iter__(self) -> Iterator[int]:
+        """Its four numbers, as in JSON."""
+        return iter(msgspec.structs.astuple(self))
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,7 +78,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     postings: tuple[Posting, ...] = ()
 
 
-class Charge(msgspec.Struct, frozen=True):
+class Charge(msgspec.Struct, frozen=True, gc=False):
     """What one call of a provider has cost; raises ValueError for an amount that cannot be."""
 
     target: Target

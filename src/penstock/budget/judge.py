@@ -20,7 +20,7 @@ from penstock.contract.errors import BudgetExceeded
 from penstock.contract.ports import Target
 
 
-class Admission(msgspec.Struct, frozen=True):
+class Admission(msgspec.Struct, frozen=True, gc=False):
     """What may be tried, and what is held for it."""
 
     targets: tuple[Target, ...]
@@ -56,19 +56,24 @@ def judge(
     held: dict[tuple[int, int], int] = {}
     dearest, most = None, -1
     for target, most_it_costs in asked.candidates:
-        matching = [(rule, rule.span(at)) for rule in rules.matching(target, key, tags)]
-        refusal = None if most_it_costs == 0 else _refusal(matching, target, most_it_costs, taken)
-        if refusal is not None:
-            left_out.append(refusal)
-            continue
-        admitted.append(target)
-        cost = most_it_costs or 0
-        if cost > most:
-            dearest, most = target, cost
-        for rule, span in matching:
-            place = (rule.id, span.start)
-            if cost > held.get(place, -1):
-                held[place] = cost
+        matching = rules.matching(target, key, tags)
+        places: list[tuple[int, int]] = []
+        for rule in matching:
+            place = (rule.id, rule.span(at).start)
+            if most_it_costs != 0 and rule.budget.hard:
+                remaining = rule.budget.limit_nanos - taken(*place)
+                if most_it_costs is None or most_it_costs > remaining:
+                    left_out.append(_refusal(matching, at, target, most_it_costs, taken))
+                    break
+            places.append(place)
+        else:
+            admitted.append(target)
+            cost = most_it_costs or 0
+            if cost > most:
+                dearest, most = target, cost
+            for place in places:
+                if cost > held.get(place, -1):
+                    held[place] = cost
     if dearest is None:
         return _exceeded(left_out, at)
     return Admission(
@@ -81,21 +86,23 @@ def judge(
 
 
 def _refusal(
-    matching: Sequence[tuple[Rule, Span]],
+    matching: Sequence[Rule],
+    at: float,
     target: Target,
     cost: int | None,
     taken: Callable[[int, int], int],
-) -> _Refusal | None:
-    """The budget that refuses longest, if any does: the others being free would not help."""
-    worst: _Refusal | None = None
-    for rule, span in matching:
-        if not rule.budget.hard:
-            continue
+) -> _Refusal:
+    """The budget that refuses longest: the others being free would not help."""
+    refusals: list[_Refusal] = []
+    for rule in matching:
+        span = rule.span(at)
         remaining = rule.budget.limit_nanos - taken(rule.id, span.start)
-        if cost is None or cost > remaining:
-            refusal = _Refusal(rule, span, target, cost, remaining)
-            if worst is None or _later(refusal.wait_until, worst.wait_until):
-                worst = refusal
+        if rule.budget.hard and (cost is None or cost > remaining):
+            refusals.append(_Refusal(rule, span, target, cost, remaining))
+    worst = refusals[0]
+    for refusal in refusals:
+        if _later(refusal.wait_until, worst.wait_until):
+            worst = refusal
     return worst
 
 

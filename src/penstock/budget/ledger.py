@@ -62,7 +62,7 @@ class Ledger(Accounts):
         super().__init__(store, clock, on_warning)
         self._lease_s = lease_s
         self._sleep = sleep
-        self._held: weakref.WeakValueDictionary[int, Hold] = weakref.WeakValueDictionary()
+        self._held: dict[int, weakref.ref[Hold]] = {}
         self._unwritten: dict[int, tuple[Hold, Sequence[Charge], float, int]] = {}
         self._keeper: asyncio.Task[None] | None = None
 
@@ -154,7 +154,7 @@ class Ledger(Accounts):
             if unclaimed:
                 self.settle_soon(verdict)
             else:
-                self._held[verdict.id] = verdict
+                self._held[verdict.id] = weakref.ref(verdict)
 
     async def settle(
         self, hold: Hold, charges: Sequence[Charge] = (), *, beside_nanos: int = 0
@@ -175,21 +175,16 @@ class Ledger(Accounts):
 
         Reports of this ledger count it from now on.
         """
-        settling = self._settle(hold, charges, self._clock(), beside_nanos, soon=True)
+        at = self._clock()
         # A failure is logged, and tried again; here nobody waits for it.
-        settling.add_done_callback(_look_at)
+        told = partial(self._settled, hold, charges, at, beside_nanos)
+        self._store.settle_soon(hold, charges, at, told)
 
     def _settle(
-        self,
-        hold: Hold,
-        charges: Sequence[Charge],
-        at: float,
-        beside_nanos: int = 0,
-        *,
-        soon: bool = False,
+        self, hold: Hold, charges: Sequence[Charge], at: float, beside_nanos: int = 0
     ) -> asyncio.Future[Settlement]:
         told = partial(self._settled, hold, charges, at, beside_nanos)
-        return self._store.settle(hold, charges, at, told, soon=soon)
+        return self._store.settle(hold, charges, at, told)
 
     def _settled(
         self,
@@ -221,15 +216,17 @@ class Ledger(Accounts):
         if settlement.overdrawn:
             names = ", ".join(settlement.overdrawn)
             _log.warning("request %s has overdrawn: %s", hold.request_id, names)
-        self._warn(settlement.warnings)
+        if settlement.warnings:
+            self._warn(settlement.warnings)
 
     # -- leases
 
     async def renew(self) -> None:
         """Begin the leases anew of all holds that somebody here keeps."""
-        held = list(self._held)
-        if held:
-            await self._store.renew(held, self._clock())
+        # One that nobody keeps any more is left to expire.
+        self._held = {id: hold for id, hold in self._held.items() if hold() is not None}
+        if self._held:
+            await self._store.renew(list(self._held), self._clock())
 
     async def sweep(self) -> Swept:
         """Turn the holds whose leases are over into estimates, whoever made them."""
@@ -261,8 +258,3 @@ class Ledger(Accounts):
                 await self.tend()
             except PenstockError as error:
                 _log.error("the ledger could not be tended: %s", error)
-
-
-def _look_at(settling: asyncio.Future[Settlement]) -> None:
-    if not settling.cancelled():
-        settling.exception()

@@ -33,7 +33,7 @@ from penstock.contract.ports import Target
 _T = TypeVar("_T")
 
 
-class Reservation(msgspec.Struct, frozen=True):
+class Reservation(msgspec.Struct, frozen=True, gc=False):
     """What is asked for before a request."""
 
     request_id: str
@@ -62,8 +62,8 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Told = Callable[[_T | Exception, bool], object]
-"""Is called in the event loop with what has come out, just before the future is done, and whether
-the future was cancelled meanwhile, so that nobody else will know."""
+"""Is called in the event loop with what has come out, just before the future is done, if there is
+one, and whether it was cancelled meanwhile, so that nobody else will know."""
 
 
 class LedgerStore(Protocol):
@@ -85,13 +85,14 @@ class LedgerStore(Protocol):
         charges: Sequence[Charge],
         at: float,
         told: Told[Settlement],
-        *,
-        soon: bool = False,
     ) -> asyncio.Future[Settlement]:
-        """Replace a hold by what was used; the first settlement of a hold counts.
+        """Replace a hold by what was used; the first settlement of a hold counts."""
+        ...
 
-        With `soon` nobody waits: it may be written together with what comes next.
-        """
+    def settle_soon(
+        self, hold: Hold, charges: Sequence[Charge], at: float, told: Told[Settlement]
+    ) -> None:
+        """The same where nobody waits: it may be written together with what comes next."""
         ...
 
     def renew(self, holds: Sequence[int], at: float) -> asyncio.Future[None]:

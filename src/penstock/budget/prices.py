@@ -124,7 +124,7 @@ class PriceBook:
     def tariff(self, target: Target, at: datetime | None = None) -> Tariff | None:
         """The price of this target at a time, in the form that computes; None when unknown."""
         schedule = self._schedule(target)
-        return schedule and schedule.at(_moment(at))
+        return schedule and (schedule.only or schedule.at(_moment(at)))
 
     def quote(self, target: Target, at: datetime | None = None) -> Quote | None:
         """The price of this target as people read it; None when unknown."""
@@ -133,7 +133,7 @@ class PriceBook:
 
     def prepared(self, targets: Iterable[Target]) -> bool:
         """Whether these targets were looked up already."""
-        return all(target in self._found for target in targets)
+        return all(map(self._found.__contains__, targets))
 
     def prepare(self, targets: Iterable[Target]) -> None:
         """Look these targets up now, so that no request waits for the list to be loaded."""

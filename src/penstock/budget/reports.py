@@ -68,7 +68,7 @@ class Contested(msgspec.Struct, frozen=True):
     declared_by: tuple[str, ...]
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """What became of a settlement."""
 
     recorded: bool

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+
+import msgspec
 
 from penstock.budget.prices import PriceBook
 from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
@@ -38,7 +39,7 @@ _LEAST_ANSWER = 8192
 """What a transcript may have in any case, where the model's own limit is not known."""
 
 
-class Bounds(NamedTuple):
+class Bounds(msgspec.Struct, frozen=True, gc=False):
     """The most that a call reads and writes."""
 
     read: int
@@ -99,7 +100,7 @@ def bounds(
             upper_tokens(request, model, found),
             min(request.max_tokens, able.max_output or request.max_tokens) + thinking_apart(model),
             bool(found.sounds),
-            sum(map(longest, found.sounds)),
+            sum(map(longest, found.sounds)) if found.sounds else 0,
         )
     family = family_of(model)
     if isinstance(request, EmbeddingRequest):

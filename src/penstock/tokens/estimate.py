@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -77,7 +77,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-class Contents(NamedTuple):
+class Contents(msgspec.Struct, frozen=True, gc=False):
     """A request as far as its tokens go, whichever model reads it."""
 
     texts: Count
@@ -159,26 +159,21 @@ def measure_request(request: SamplingRequest, *, rough: bool = False) -> Content
     So it takes no time where time counts, and the bound is then certain. `rough` takes every text
     for its bytes, which is about four times too much for English.
     """
-    said = [
-        part.text
-        for message in request.messages
-        for part in message.content
-        if isinstance(part, Text)
-    ]
-    wrapped = len(request.messages) + bool(request.system_prompt)
-    images: Sequence[Image] = ()
-    sounds: Sequence[Audio] = ()
-    plain = len(said) == sum([len(message.content) for message in request.messages])
-    if plain and not request.tools and request.output_schema is None:
-        # Most requests are words and nothing else, and every request is measured.
-        text = "\n".join((request.system_prompt, *said) if request.system_prompt else said)
-    else:
-        text = "\n".join(chain.from_iterable(_texts(request)))
-        wrapped = _wrapped(request)
-        images, sounds = _media_of(request)
+    said: list[str] = [request.system_prompt] if request.system_prompt else []
+    plain = not request.tools and request.output_schema is None
+    for message in request.messages:
+        for part in message.content:
+            if isinstance(part, Text):
+                said.append(part.text)
+            else:
+                plain = False
+    # Most requests are words and nothing else, and every request is measured.
+    text = "\n".join(said if plain else chain.from_iterable(_texts(request)))
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     count = Count(size, 0, size) if rough or size <= _SHORT else measure(text)
-    return Contents(count, wrapped, images, sounds)
+    if plain:
+        return Contents(count, len(request.messages) + bool(request.system_prompt))
+    return Contents(count, _wrapped(request), *_media_of(request))
 
 
 def upper_tokens(request: SamplingRequest, model: str, contents: Contents | None = None) -> int:

@@ -14,7 +14,8 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 COSTS: Mapping[str, float] = {
     "word": 0.80,
@@ -141,7 +142,7 @@ _WORDS, _DIGITS, _MARKS, _LINES, _BLANKS = map(_only, (b"aU", b"0", b".", b"n", 
 _STARTS = [start for start, _, _ in SCRIPTS]
 
 
-class Count(NamedTuple):
+class Count(msgspec.Struct, frozen=True, gc=False):
     """What `measure` finds in a text, before it is made a number of tokens."""
 
     cost: float
@@ -172,7 +173,9 @@ def measure(text: str) -> Count:
     cost, unfamiliar, size = 0.0, 0, 0
     for at in range(0, len(text), _SLICE):
         count = _measure(text[at : at + _SLICE])
-        cost, unfamiliar, size = cost + count[0], unfamiliar + count[1], size + count[2]
+        cost += count.cost
+        unfamiliar += count.unfamiliar
+        size += count.size
     return Count(cost, unfamiliar, size)
 
 

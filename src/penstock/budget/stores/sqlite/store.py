@@ -100,11 +100,15 @@ class SqliteStore:
         charges: Sequence[Charge],
         at: float,
         told: Told[Settlement],
-        *,
-        soon: bool = False,
     ) -> asyncio.Future[Settlement]:
         """The first settlement of a hold counts."""
-        return self._writer.submit(Settle(hold, charges, at), told, soon=soon)
+        return self._writer.submit(Settle(hold, charges, at), told)
+
+    def settle_soon(
+        self, hold: Hold, charges: Sequence[Charge], at: float, told: Told[Settlement]
+    ) -> None:
+        """Within a moment, with what is written next."""
+        self._writer.submit_soon(Settle(hold, charges, at), told)
 
     def renew(self, holds: Sequence[int], at: float) -> asyncio.Future[None]:
         """Begin leases anew."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from penstock.budget.ports import Told
 from penstock.budget.stores.sqlite.books import Books
 from penstock.budget.stores.sqlite.failures import concerns_the_file, translated
@@ -41,36 +43,30 @@ class Operation(Protocol[_T_co]):
         ...
 
 
-class _Job:
-    __slots__ = ("error", "future", "loop", "operation", "result", "told")
-
-    def __init__(
-        self,
-        operation: Operation[Any],
-        loop: asyncio.AbstractEventLoop,
-        told: Told[Any] | None = None,
-    ) -> None:
-        self.operation = operation
-        self.told = told
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: Exception | None = None
+class _Job(msgspec.Struct, eq=False):
+    operation: Operation[Any]
+    loop: asyncio.AbstractEventLoop
+    told: Told[Any] | None = None
+    future: asyncio.Future[Any] | None = None
+    """None: nobody waits."""
+    result: Any = None
+    error: Exception | None = None
 
     def deliver(self) -> None:
+        future, error = self.future, self.error
         # Only whoever waits can have ended it before.
-        cancelled = self.future.cancelled()
+        cancelled = future is not None and future.cancelled()
         if self.told is not None:
             try:
-                self.told(self.result if self.error is None else self.error, cancelled)
+                self.told(self.result if error is None else error, cancelled)
             except Exception:  # noqa: BLE001 - others of the same transaction wait behind it
                 _log.exception("what follows %s failed", type(self.operation).__name__)
-        if cancelled:
+        if future is None or cancelled:
             return
-        if self.error is None:
-            self.future.set_result(self.result)
+        if error is None:
+            future.set_result(self.result)
         else:
-            self.future.set_exception(self.error)
+            future.set_exception(error)
 
 
 class Writer:
@@ -91,51 +87,73 @@ class Writer:
 
     async def start(self) -> None:
         """Open the file; raises what is wrong with it."""
-        opening = _Job(_Nothing(), asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = loop.create_future()
+        opening = _Job(_Nothing(), loop, None, opened)
         self._thread = threading.Thread(
             target=self._run, args=(opening,), name="penstock-ledger", daemon=True
         )
         self._thread.start()
         try:
-            await opening.future
+            await opened
         except asyncio.CancelledError:
             self.end()
             raise
 
-    def submit(
-        self, operation: Operation[_T], told: Told[_T] | None = None, *, soon: bool = False
-    ) -> asyncio.Future[_T]:
-        """Begin; the future belongs to the running event loop.
+    def submit(self, operation: Operation[_T], told: Told[_T] | None = None) -> asyncio.Future[_T]:
+        """Begin; the future belongs to the running event loop."""
+        loop = self._running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+        job = _Job(operation, loop, told, future)
+        with self._lock:
+            if self._closed:
+                raise self._is_closed()
+            gathered = self._gathered.get(loop)
+            if gathered is not None:
+                gathered.append(job)
+            else:
+                self._begin(loop, job)
+        return future
 
-        With `soon` nobody waits for it, so it may wait a moment for what is written next: so a
-        request by itself costs one transaction, and not two.
+    def submit_soon(self, operation: Operation[_T], told: Told[_T]) -> None:
+        """The same where nobody waits for it, so that it may wait a moment for what is next.
+
+        So a request by itself costs one transaction, and not two.
         """
+        loop = self._running_loop()
+        job = _Job(operation, loop, told)
+        with self._lock:
+            if self._closed:
+                raise self._is_closed()
+            gathered = self._gathered.get(loop)
+            if gathered is not None:
+                gathered.append(job)
+            else:
+                self._linger(loop, job)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        try:
+            return asyncio.get_running_loop()
+        except RuntimeError:
+            # No loop runs in a child before it starts one.
+            self._check_process()
+            raise
+
+    def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise PenstockError(
                 f"the ledger {self._path} was opened before this process was forked: open it in "
                 "each process"
             )
-        loop = asyncio.get_running_loop()
-        job = _Job(operation, loop, told)
-        with self._lock:
-            if self._closed:
-                raise PenstockError(f"the ledger {self._path} is closed: open it again")
-            for waiting in (self._gathered, self._later):
-                for other in [each for each in waiting if each.is_closed()]:
-                    # It takes no more turns.
-                    self._jobs.put(waiting.pop(other))
-            gathered = self._gathered.get(loop)
-            if gathered is not None:
-                gathered.append(job)
-            elif soon:
-                self._linger(loop, job)
-            else:
-                self._begin(loop, [*self._later.pop(loop, ()), job])
-        return job.future
+
+    def _is_closed(self) -> PenstockError:
+        return PenstockError(f"the ledger {self._path} is closed: open it again")
 
     def _linger(self, loop: asyncio.AbstractEventLoop, job: _Job) -> None:
         later = self._later.get(loop)
         if later is None:
+            self._check_process()
+            self._take_from_the_closed()
             self._later[loop] = [job]
             loop.call_later(_LINGER_S, self._end_lingering, loop)
         elif len(later) < MOST_AT_ONCE:
@@ -148,7 +166,10 @@ class Writer:
             if (later := self._later.pop(loop, None)) is not None:
                 self._jobs.put(later)
 
-    def _begin(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job]) -> None:
+    def _begin(self, loop: asyncio.AbstractEventLoop, job: _Job) -> None:
+        self._check_process()
+        self._take_from_the_closed()
+        jobs = [*self._later.pop(loop, ()), job]
         open_holds = self._books.open_holds if self._books is not None else 0
         if open_holds < GATHER_FROM:
             self._jobs.put(jobs)
@@ -156,6 +177,12 @@ class Writer:
             self._gathered[loop] = jobs
             turns = min(open_holds // _TURNS_EACH, _MOST_TURNS)
             loop.call_soon(self._wait_for_company, loop, turns)
+
+    def _take_from_the_closed(self) -> None:
+        """What waits for an event loop that takes no more turns."""
+        for waiting in (self._gathered, self._later):
+            for loop in [each for each in waiting if each.is_closed()]:
+                self._jobs.put(waiting.pop(loop))
 
     async def catch_up(self) -> None:
         """Return when all that was submitted has been written, or has failed."""
