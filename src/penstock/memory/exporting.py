@@ -23,7 +23,7 @@ COLUMNS = {
     "features": "text",
     "features_by": "text",
 }
-"""`features` are little-endian 32-bit floats in Base64, `features_by` says who has made them."""
+"""`features` are little-endian 16-bit floats in Base64, `features_by` says who has made them."""
 
 
 def export(

@@ -12,6 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,7 @@ from penstock.routing.learned import Decided, Known, LearnedRouter
 from penstock.routing.outcomes import Quality, Source
 from penstock.routing.prompts import asked_text
 from penstock.routing.reading import Reader
+from penstock.routing.sessions import Session, session_of
 from penstock.routing.store import Events, Label, OutcomeStore, Served
 from penstock.routing.validity import validity
 from penstock.telemetry.records import AttemptRecord, Record, RequestContent, RequestRecord
@@ -39,6 +41,8 @@ _MOST_PENDING = 20_000
 _PATIENCE_S = 1.5
 """How long a request is looked for that another process has served, and is about to write down."""
 _DAY_S = 86_400.0
+RETRY_WITHIN_S = 120.0
+"""A session that asks the same again within this time was not content with the answer."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -56,6 +60,12 @@ class _Pending(msgspec.Struct):
     decided: Decided
     text: str
     valid: bool | None = None
+
+
+class _Asked(NamedTuple):
+    request_id: str
+    what: int
+    at: float
 
 
 class Learning:
@@ -79,6 +89,7 @@ class Learning:
         self._store = store
         self._settings = settings or Settings()
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._asked: OrderedDict[Session, _Asked] = OrderedDict()
         self._cursor = 0
         self._generation: int | None = None
         self._reading = asyncio.Lock()
@@ -98,6 +109,7 @@ class Learning:
     ) -> Choice:
         """Choose, and remember the choice until the request has ended."""
         text, features = await self._read(request)
+        self._note_retry(model, request, request_id, key)
         decided = self._routers[model].decide(
             features,
             prompt_tokens,
@@ -201,6 +213,24 @@ class Learning:
             await self._catch_up()
         text = asked_text(request)
         return text, await self._reader.features(text)
+
+    def _note_retry(
+        self, model: str, request: SamplingRequest, request_id: str, key: str | None
+    ) -> None:
+        """A session that asks the same again was not helped by the answer before."""
+        session = session_of(request, model, key)
+        if session is None:
+            return
+        now, asked = time.monotonic(), hash(msgspec.msgpack.encode(request.messages))
+        before = self._asked.pop(session, None)
+        self._asked[session] = _Asked(request_id, asked, now)
+        if len(self._asked) > _MOST_PENDING:
+            self._asked.popitem(last=False)
+        if before is not None and before.what == asked and now - before.at <= RETRY_WITHIN_S:
+            quality = Quality(0.0, Source.RETRY)
+            self._store.labelled(
+                Label(request_id=before.request_id, quality=quality, at=time.time(), key=key)
+            )
 
     def _ended(self, record: RequestRecord, pending: _Pending) -> None:
         first = pending.decided.targets[0]

@@ -24,6 +24,7 @@ from penstock.contract.requests import Caller
 from penstock.gateway import Engine
 from penstock.memory.sqlite import SqliteOutcomes
 from penstock.routing.learning import Learning
+from penstock.routing.outcomes import Source
 from penstock.testing import FakeProvider
 
 SUMS = "What is {} plus {}, and how many apples are left when each of the {} friends takes one?"
@@ -193,6 +194,28 @@ async def test_answers_in_a_form_that_was_asked_for_label_themselves(tmp_path: P
         found = await _qualities(engine)
     assert (found["one"].quality or 0) > 0.75
     assert (found["two"].quality or 1) < 0.5
+
+
+async def test_a_session_that_asks_the_same_again_was_not_content(tmp_path: Path) -> None:
+    async with penstock.open(_config(tmp_path)) as engine:
+
+        async def ask(text: str, **metadata: str) -> str:
+            result = await engine.create_message(text, max_tokens=9, model="m", metadata=metadata)
+            return result.request_id
+
+        again = [await ask("Why?", session_id="s") for _ in range(2)]
+        others = [
+            await ask("How?", session_id="s"),
+            await ask("How?", session_id="t"),
+            await ask("Who?"),
+            await ask("Who?"),
+        ]
+        await _learning(engine).catch_up()
+        store = SqliteOutcomes(tmp_path / "p.db")
+        labels = {name: store.find(name)[0].labels for name in (*again, *others)}
+    (said,) = labels.pop(again[0])
+    assert (said.quality.score, said.quality.source) == (0.0, Source.RETRY)
+    assert set(labels.values()) == {()}
 
 
 async def test_failures_are_outcomes_without_a_quality(tmp_path: Path) -> None:
