@@ -1,4 +1,8 @@
-"""Finding the stored vectors nearest to one: the port, and the exact search for small memories."""
+"""Finding the stored vectors nearest to one: the port, and the exact search for small memories.
+
+`index_graph` has searches that miss a little and are faster above `EXACT_ROWS`; `index_file` keeps
+the rows of any index in a file.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+EXACT_ROWS = 20_000
+"""Up to so many rows comparing all of them is fast enough."""
 _FIRST_ROWS = 64
 
 
@@ -38,10 +44,11 @@ class VectorIndex(Protocol):
 class ExactIndex:
     """All rows are compared: nothing is missed, and up to some thousand rows nothing is faster."""
 
-    def __init__(self, dimensions: int) -> None:
-        """Small at first; grows with what is put into it."""
-        self._rows: NDArray[np.float32] = np.zeros((_FIRST_ROWS, dimensions), np.float32)
-        self._count = 0
+    def __init__(self, dimensions: int, rows: NDArray[np.float32] | None = None) -> None:
+        """Small at first, or with these rows; grows with what is put into it."""
+        empty = np.zeros((_FIRST_ROWS, dimensions), np.float32)
+        self._rows = empty if rows is None or not len(rows) else rows
+        self._count = 0 if rows is None else len(rows)
 
     def __len__(self) -> int:
         """How many rows are filled."""

@@ -1,0 +1,159 @@
+"""Searches along a graph of neighbours, for memories of more than some ten thousand rows.
+
+Both keep the rows themselves beside the graph: similarities are exact, what a graph has lost is
+compared one by one, and a graph can be made again at any time. They are extras: `usearch`
+(`penstock[routing-index]`) and `ruvector` (`penstock[routing-ruvector]`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.contract.errors import ConfigurationError
+from penstock.routing.index import EXACT_ROWS, ExactIndex, VectorIndex
+
+_CANDIDATES = 256
+"""How many rows a graph looks at while it searches; more find more, and take longer."""
+_CONNECTED = 16
+
+
+def index_for(capacity: int) -> Callable[[int], VectorIndex]:
+    """What makes the index of a memory of so many rows; without usearch, the exact one."""
+    if capacity <= EXACT_ROWS:
+        return ExactIndex
+    try:
+        _module("usearch.index", "routing-index")
+    except ConfigurationError:
+        return ExactIndex
+    return UsearchIndex
+
+
+class UsearchIndex:
+    """A graph by usearch, with half the precision of the rows."""
+
+    def __init__(self, dimensions: int, rows: NDArray[np.float32] | None = None) -> None:
+        """Empty, or with these rows."""
+        usearch = _module("usearch.index", "routing-index")
+        self._exact = ExactIndex(dimensions, rows)
+        self._graph: Any = usearch.Index(
+            ndim=dimensions,
+            metric="cos",
+            dtype="bf16",
+            connectivity=_CONNECTED,
+            expansion_search=_CANDIDATES,
+        )
+        if rows is not None and len(rows):
+            self._graph.add(np.arange(len(rows)), rows, threads=1)
+
+    def __len__(self) -> int:
+        """How many rows are filled."""
+        return len(self._exact)
+
+    def put(self, row: int, vector: NDArray[np.float32]) -> None:
+        """Write the next row, or one that exists."""
+        replaced = row < len(self._exact)
+        self._exact.put(row, vector)
+        if replaced:
+            self._graph.remove(row)
+        self._graph.add(row, vector, threads=1)
+
+    def search(
+        self, vector: NDArray[np.float32], most: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """Most of the nearest rows, in no order, and their exact similarities."""
+        if len(self._exact) <= most:
+            return self._exact.search(vector, most)
+        found: Any = self._graph.search(vector, most, threads=1)
+        rows = np.asarray(found.keys, np.uint64).astype(np.intp)
+        if len(rows) < most:
+            return self._exact.search(vector, most)
+        return rows, self._exact.vectors(rows) @ vector
+
+    def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
+        """What was put there."""
+        return self._exact.vectors(rows)
+
+
+class RuvectorIndex:
+    """A graph by ruvector, which forgets deleted rows only when it is made again.
+
+    A replaced row gets a new name; so many more rows are asked for as old names may be in the way,
+    and when they are as many as the rows, the graph is made again.
+    """
+
+    def __init__(self, dimensions: int, rows: NDArray[np.float32] | None = None) -> None:
+        """Empty, or with these rows."""
+        self._module = _module("ruvector", "routing-ruvector")
+        self._dimensions = dimensions
+        self._exact = ExactIndex(dimensions, rows)
+        self._graph: Any = None
+        self._names: list[str] = []
+        self._row_of: dict[str, int] = {}
+        self._gone = 0
+        self._rebuild()
+
+    def __len__(self) -> int:
+        """How many rows are filled."""
+        return len(self._exact)
+
+    def put(self, row: int, vector: NDArray[np.float32]) -> None:
+        """Write the next row, or one that exists."""
+        replaced = row < len(self._exact)
+        self._exact.put(row, vector)
+        if replaced:
+            old = self._names[row]
+            self._graph.delete(old)
+            del self._row_of[old]
+            self._gone += 1
+            if self._gone > len(self._exact):
+                self._rebuild()
+                return
+            self._names[row] = f"{row}.{int(old.partition('.')[2]) + 1}"
+        else:
+            self._names.append(f"{row}.0")
+        self._row_of[self._names[row]] = row
+        self._graph.insert(self._names[row], np.ascontiguousarray(vector, np.float32))
+
+    def search(
+        self, vector: NDArray[np.float32], most: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """Most of the nearest rows, in no order, and their exact similarities."""
+        count = len(self._exact)
+        if count <= most:
+            return self._exact.search(vector, most)
+        asked = most + -(-most * self._gone // count)
+        found: Any = self._graph.search(vector, asked, ef_search=max(_CANDIDATES, asked))
+        known = [self._row_of[name] for name, *_ in found if name in self._row_of][:most]
+        if len(known) < most:
+            return self._exact.search(vector, most)
+        rows = np.asarray(known, np.intp)
+        return rows, self._exact.vectors(rows) @ vector
+
+    def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
+        """What was put there."""
+        return self._exact.vectors(rows)
+
+    def _rebuild(self) -> None:
+        self._graph = self._module.HnswIndex.create(
+            self._dimensions, metric="cosine", m=_CONNECTED, ef_search=_CANDIDATES
+        )
+        count = len(self._exact)
+        self._names = [f"{row}.0" for row in range(count)]
+        self._row_of = {name: row for row, name in enumerate(self._names)}
+        self._gone = 0
+        if count:
+            self._graph.insert_batch(self._names, self._exact.vectors(np.arange(count)))
+
+
+def _module(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"this index takes a package that is not installed: pip install 'penstock[{extra}]'"
+        ) from error
