@@ -39,6 +39,8 @@ class Offline(NamedTuple):
     no_routing: float
     worst: float
     """The least by which it is above no routing at the same cost, along the whole curve."""
+    worst_error: float
+    """The standard error of that, by the prompts of one split: other splits have the same ones."""
     curve: Curve
 
 
@@ -110,20 +112,24 @@ def evaluate(data: Outcomes, estimator: Estimator, seeds: int) -> Offline:
     rows: list[tuple[float, float]] = []
     curves: list[Curve] = []
     margins: list[Floats] = []
+    errors: list[Floats] = []
     for learnt, judged in splits(len(data.prompts), seeds):
         quality = estimator(learnt, judged)
         scores, costs = data.scores[judged], data.costs[judged]
         twos += _as_two(data, quality, judged)
         alone = single_models(scores, costs)
         lowest, highest = min(alone)[0], max(alone)[0]
-        curve = _swept(data, quality, learnt, judged)
+        chosen = _swept(data, quality, learnt, judged)
+        curve = [reached(each, scores, costs) for each in chosen]
         curves.append(curve)
         rows.append((aiq(curve, lowest, highest), aiq(alone, lowest, highest)))
         margins.append(_above(curve, hull(alone)))
+        errors.append(_errors(chosen, scores, costs))
     ours, none = np.mean(rows, 0).tolist()
     two = TwoModels(*np.mean(twos, 0).tolist()) if twos else None
-    worst = float(np.min(np.mean(margins, 0)))
-    return Offline(two, ours, none, worst, curves[0])
+    above = np.mean(margins, 0)
+    at = int(above.argmin())
+    return Offline(two, ours, none, float(above[at]), float(np.mean(errors, 0)[at]), curves[0])
 
 
 def apgr_with(data: Outcomes, estimator: Estimator, seeds: int, most: int) -> float:
@@ -144,8 +150,8 @@ def _as_two(data: Outcomes, quality: Floats, judged: Rows) -> list[TwoModels]:
     return [two_models(preference, scores[:, 1 - strong], scores[:, strong])]
 
 
-def _swept(data: Outcomes, quality: Floats, learnt: Rows, judged: Rows) -> Curve:
-    """What the project's own decision reaches with every weight of cost."""
+def _swept(data: Outcomes, quality: Floats, learnt: Rows, judged: Rows) -> list[list[int]]:
+    """What the project's own decision chooses with every weight of cost."""
     expected = _expected_costs(data, learnt, judged)
     usual = Scales(float(data.costs[learnt].mean(0).max()), 0.0)
     offers = [
@@ -157,15 +163,16 @@ def _swept(data: Outcomes, quality: Floats, learnt: Rows, judged: Rows) -> Curve
     ]
     column_of = {target: column for column, target in enumerate(data.targets)}
     dice = np.random.default_rng(0)
-    curve: Curve = []
+    chosen: list[list[int]] = []
     for weight in COST_WEIGHTS:
         weights = Weights(1.0, weight, 0.0)
-        chosen = [
-            column_of[choose(each, weights, dice, scales=usual, floor=0, noise=0).best.target]
-            for each in offers
-        ]
-        curve.append(reached(chosen, data.scores[judged], data.costs[judged]))
-    return curve
+        chosen.append(
+            [
+                column_of[choose(each, weights, dice, scales=usual, floor=0, noise=0).best.target]
+                for each in offers
+            ]
+        )
+    return chosen
 
 
 def _expected_costs(data: Outcomes, learnt: Rows, judged: Rows) -> Floats:
@@ -185,3 +192,22 @@ def _expected_costs(data: Outcomes, learnt: Rows, judged: Rows) -> Floats:
 def _above(curve: Curve, none: Curve) -> Floats:
     cost, quality = np.asarray(curve).T
     return quality - at_costs(none, cost)
+
+
+def _errors(chosen: list[list[int]], scores: Floats, costs: Floats) -> Floats:
+    """How sure each point of the curve is to be above or below the mix at its cost."""
+    alone = single_models(scores, costs)
+    best = hull(alone)
+    corners = np.asarray([cost for cost, _ in best])
+    columns = [alone.index(point) for point in best]
+    found: list[float] = []
+    for each in chosen:
+        cost, _ = reached(each, scores, costs)
+        place = float(np.interp(cost, corners, np.arange(len(corners))))
+        low, share = int(place), place - int(place)
+        mixed = (1 - share) * scores[:, columns[low]]
+        if share:
+            mixed = mixed + share * scores[:, columns[low + 1]]
+        gained = scores[np.arange(len(scores)), each] - mixed
+        found.append(float(gained.std() / len(gained) ** 0.5))
+    return np.asarray(found)

@@ -22,7 +22,8 @@ from penstock.routing.outcomes import Outcome, Quality
 
 BUDGET = 0.5
 """Of the way from the cheapest model's mean cost to the dearest one's."""
-_STEP = 0.05
+_STEP, _LEAST_STEP, _SETTLING = 0.05, 0.01, 200
+"""The weight is turned in large steps at first, and in smaller ones after some hundred requests."""
 _RANGE = (0.05, 20.0)
 """Of the weight of cost: no operator would let it vanish while the router is still trying."""
 
@@ -63,13 +64,14 @@ def _serve(
     log_weight = math.log(0.3)
     chosen: list[int] = []
     row: int
-    for row in order.tolist():
+    for number, row in enumerate(order.tolist()):
         size = tokens(data.prompts[row])
         weights = Weights(1.0, math.exp(log_weight), 0.0)
         decided = router.decide(features[row], size, data.targets, weights)
         column = column_of[decided.targets[0]]
         chosen.append(column)
-        log_weight += _STEP * (float(data.costs[row, column]) - budget) / span
+        step = max(_LEAST_STEP, _STEP / (1 + number / _SETTLING))
+        log_weight += step * (float(data.costs[row, column]) - budget) / span
         log_weight = min(math.log(_RANGE[1]), max(math.log(_RANGE[0]), log_weight))
         for seen in range(len(data.targets)) if full_information else (column,):
             router.learn(

@@ -9,7 +9,8 @@ Offline, every router learns from a random half of the prompts with all outcomes
 the other: by APGR and CPT for two models (RouteLLM) and by AIQ for any number (RouterBench).
 Online, the project's router serves a stream and sees the chosen model's outcome only; its quality
 over the last two thirds stands beside the best mix of single models at the same cost.
-"Worst" is the least by which a router is above no routing at the same cost, anywhere.
+"Worst" is the least by which a router is above no routing at the same cost, anywhere, with its
+standard error by the prompts.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def main() -> None:
         "aiq": mine.aiq,
         "aiq_no_routing": mine.no_routing,
         "worst_point": mine.worst,
+        "worst_point_error": mine.worst_error,
         "online_quality": seen.quality,
         "online_no_routing": seen.no_routing,
         "online_cost": seen.cost,
@@ -84,7 +86,12 @@ def main() -> None:
 
 def _figures(router: offline.Offline) -> dict[str, float]:
     two = router.two._asdict() if router.two is not None else {}
-    return {**two, "aiq": router.aiq, "worst_point": router.worst}
+    return {
+        **two,
+        "aiq": router.aiq,
+        "worst_point": router.worst,
+        "worst_point_error": router.worst_error,
+    }
 
 
 def _show(found: dict[str, offline.Offline], result: dict[str, object]) -> None:
@@ -92,9 +99,10 @@ def _show(found: dict[str, offline.Offline], result: dict[str, object]) -> None:
     for name, each in {"no routing": None, **found}.items():
         none = next(iter(found.values())).no_routing
         two = [f"{x:.3f}" if x < 1 else f"{x:.1f}" for x in each.two] if each and each.two else []
-        cells = [f"{each.aiq if each else none:.4f}", f"{each.worst:+.4f}" if each else "+0.0000"]
+        cells = [f"{each.aiq if each else none:.4f}"]
+        cells += [f"{each.worst:+.4f}", f"{each.worst_error:.4f}"] if each else ["+0.0000", ""]
         rows.append([name, *(two or ["", "", ""]), *cells])
-    print_table(["router", "APGR", "CPT50", "CPT80", "AIQ", "worst"], rows)
+    print_table(["router", "APGR", "CPT50", "CPT80", "AIQ", "worst", "its error"], rows)
     if "apgr_1500" in result:
         print(f"\nwith {FEW} labelled prompts: APGR {result['apgr_1500']:.3f}")
     print(

@@ -21,8 +21,12 @@ from penstock.contract.ports import Target
 from penstock.routing.outcomes import Logged
 
 WORTH = 0.25
-FLOOR = 0.02
-"""The share of requests that goes to any target by chance, so that none is forgotten."""
+FLOOR = 0.01
+"""The share of requests that goes to any target by chance, so that none is forgotten: ..."""
+EVEN = 0.2
+"""... so much of it to all alike, the rest by how near their utility is to the best; ..."""
+NEAR = 0.05
+"""... by so much less utility, at full intelligence, a target gets e times less."""
 NOISE = 1.0
 """How much of its doubts a target's quality is drawn with: 1 is Thompson sampling."""
 STRANGER = 50.0
@@ -155,7 +159,8 @@ def choose(
     else:
         likely = np.zeros(len(offers))
         likely[best if in_force else 0] = 1.0
-    likely = _with_chances(likely, offers, weights, floor, in_force)
+    strange = np.asarray([in_force and o.total < STRANGER for o in offers])
+    likely = _with_chances(likely, utility, strange, weights, floor)
     chosen = int(min(np.searchsorted(likely.cumsum(), dice.random()), len(offers) - 1))
     scored = [
         Scored(offer, float(utility[i]), spent[i], float(likely[i]))
@@ -175,20 +180,20 @@ def choose(
 
 def _with_chances(
     likely: NDArray[np.float64],
-    offers: Sequence[Offer],
+    utility: NDArray[np.float64],
+    strange: NDArray[np.bool_],
     weights: Weights,
     floor: float,
-    in_force: bool,
 ) -> NDArray[np.float64]:
-    """Give every target its chance, and strangers a better one."""
+    """Give every target its chance, the likely ones a better one, and strangers the best."""
     whole = weights.intelligence + weights.cost + weights.speed
     # A request that does not care for quality is not used to learn about it.
     cares = weights.intelligence / whole if whole else 0.0
     if floor <= 0 or cares <= 0:
         return likely
-    chances = np.full(len(offers), floor / len(offers))
-    strange = np.asarray([o.total < STRANGER for o in offers])
-    if in_force and strange.any():
+    near = np.exp((utility - utility.max()) / (NEAR * weights.intelligence))
+    chances = floor * ((1 - EVEN) * near / near.sum() + EVEN / len(utility))
+    if strange.any():
         chances[strange] += min(_MOST_A_STRANGER, STRANGERS / int(strange.sum()))
     chances *= cares
     return (1 - chances.sum()) * likely + chances

@@ -1,8 +1,9 @@
 """How good each target will be for a prompt: learnt one outcome at a time.
 
-An estimate begins with a linear model of the target (`linear`). By how much better or worse it did
-on similar prompts than the model says corrects it (`neighbours`). The target's mean as a beginning
-would not do: one that is asked the hard questions has a bad mean, and would be thought of as bad.
+An estimate begins with a linear model of the target (`linear`), which leans on what all targets
+have in common. By how much better or worse it did on similar prompts than the model says corrects
+it (`neighbours`). The target's mean as a beginning would not do: one that is asked the hard
+questions has a bad mean, and would be thought of as bad.
 
 Evidence ages: after `half_life` decisions an outcome counts half. That keeps up
 with slow changes; a sudden one is noticed by its surprises (`drift`), and then almost all that
@@ -23,7 +24,7 @@ from penstock.routing import neighbours
 from penstock.routing.drift import Drift
 from penstock.routing.features import SIZE, unit
 from penstock.routing.index import ExactIndex, VectorIndex
-from penstock.routing.linear import BIAS_STRENGTH, LinearHead, means, summarised
+from penstock.routing.linear import BIAS_STRENGTH, Common, LinearHead, means, summarised
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Outcome
 from penstock.routing.traffic import Expected, Traffic
@@ -40,6 +41,8 @@ _DEVIATION = 0.45
 _LOCAL = 0.05
 """How much doubt about one kind of prompt counts beside that about the target as a whole."""
 _MOST_SCALE = 4.0
+_SETTLED = 16
+"""After so many observations all targets take in what they have in common."""
 
 
 class Estimate(NamedTuple):
@@ -85,6 +88,9 @@ class Learner:
         self._settings = settings or LearnerSettings()
         self._neighbours = Neighbours(SIZE, self._settings.capacity, index)
         self._targets: dict[Target, _Known] = {}
+        self._common = Common()
+        self._settled = self._common.weights.copy()
+        self._observed = 0
         self._base = 0
         self.tick = 0
         """Decisions so far."""
@@ -136,10 +142,14 @@ class Learner:
             self._forget(known)
         direction = unit(outcome.features)
         self._neighbours.add(direction, known.column, quality.score, weight)
-        summary = summarised(direction)
-        known.head.add(summary, quality.score, weight)
+        known.head.add(summarised(direction), quality.score, weight, self._common)
+        self._observed += 1
         if self._scale >= _MOST_SCALE:
             self._rebase()
+        elif self._observed % _SETTLED == 0:
+            self._settle()
+        else:
+            known.head.lean(self._settled)
 
     def evidence(self, target: Target) -> float:
         """How many observations of a target still count."""
@@ -164,15 +174,20 @@ class Learner:
         column = self._neighbours.add_target()
         parent = self._targets.get(self._settings.predecessors.get(target, target))
         if parent is None:
-            return _Known(column, LinearHead(prior), Traffic(), Drift())
-        self._neighbours.inherit(column, parent.column, INHERITED)
-        return _Known(column, parent.head.child(INHERITED), Traffic(), Drift())
+            head = LinearHead(prior)
+        else:
+            # What is common has learnt from its predecessor already.
+            head = parent.head.child(INHERITED)
+            self._neighbours.inherit(column, parent.column, INHERITED)
+        head.lean(self._settled)
+        return _Known(column, head, Traffic(), Drift())
 
     def _forget(self, known: _Known) -> None:
         evidence = float(self._neighbours.evidence(self._scale)[known.column])
         factor = min(1.0, AFTER_DRIFT / max(evidence, 1.0))
         self._neighbours.rescale(factor, known.column)
         known.head.rescale(factor)
+        self._again()
 
     def _rebase(self) -> None:
         factor = 1 / self._scale
@@ -180,6 +195,18 @@ class Learner:
         self._neighbours.rescale(factor)
         for known in self._targets.values():
             known.head.rescale(factor)
+        self._again()
+
+    def _again(self) -> None:
+        # In an order that does not depend on when each target was first heard of.
+        named = sorted(self._targets.items(), key=lambda item: (item[0].provider, item[0].model))
+        self._common.rebuild(known.head for _, known in named)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._settled = self._common.weights.copy()
+        for known in self._targets.values():
+            known.head.lean(self._settled)
 
 
 def _deviation(near: float, total: float) -> float:

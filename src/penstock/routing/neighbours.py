@@ -2,8 +2,9 @@
 
 Prompts are rows. Each holds, for every target, how much evidence there is and what it adds up to;
 outcomes of the same prompt share a row. The nearest rows, weighed by their similarity, correct what
-is expected of a target by how much better or worse it did there; some evidence without any surprise
-is added, so that few neighbours correct little, which never misleads.
+is expected of a target by how much better or worse it did there. Some evidence without any surprise
+is added, so that few neighbours correct little, which never misleads; without any but the surprise
+of all targets together, for where all do badly, one that was not asked would too.
 
 The number of rows is bounded. When all are taken, the row with the least evidence left gives it to
 the row nearest to it, and its place to the new prompt: memory keeps what counts, and recent things.
@@ -12,6 +13,7 @@ the row nearest to it, and its place to the new prompt: memory keeps what counts
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +26,12 @@ CAPACITY = 4_096
 NEAREST = 200
 SOFTNESS = 0.1
 """By so much less similarity a row counts e times less."""
-SHRINK = 10.0
-"""So many observations without any surprise are added to those of the neighbours."""
+SHRINK = 20.0
+"""So many observations with the surprise of all targets are added to each target's own, ..."""
+SHRINK_COMMON = 10.0
+"""... and so many without any to that of all targets."""
 STRANGE = 0.3
 """A nearest row below this similarity, and all others with it, counts less."""
-SAME = 0.999
-"""Two prompts at least so similar are one."""
 
 
 class Near(NamedTuple):
@@ -55,7 +57,10 @@ class Near(NamedTuple):
     def correction(self, expected: NDArray[np.float32]) -> NDArray[np.float32]:
         """By how much each target was better here than expected: rows by targets."""
         surprise = self.closeness @ (self.score - self.weight * expected)
-        return (surprise / (self.evidence() + SHRINK)).astype(np.float32)
+        evidence = self.evidence()
+        shrunk = SHRINK / (evidence + SHRINK)
+        common = (surprise @ shrunk) / (evidence @ shrunk + SHRINK_COMMON)
+        return ((surprise + SHRINK * common) / (evidence + SHRINK)).astype(np.float32)
 
 
 class Neighbours:
@@ -72,6 +77,9 @@ class Neighbours:
         self._capacity = capacity
         self._weight = np.zeros((64, 0), np.float32)
         self._score = np.zeros((64, 0), np.float32)
+        self._mass = np.zeros(64, np.float32)
+        self._row_of: dict[bytes, int] = {}
+        self._digests: list[bytes] = []
         self._total_weight = np.zeros(0)
 
     def __len__(self) -> int:
@@ -106,6 +114,7 @@ class Neighbours:
         row = self._row_for(direction)
         self._weight[row, column] += weight
         self._score[row, column] += weight * score
+        self._mass[row] += weight
         self._total_weight[column] += weight
 
     def rescale(self, factor: float, column: int | None = None) -> None:
@@ -113,6 +122,7 @@ class Neighbours:
         which = slice(None) if column is None else slice(column, column + 1)
         for array in (self._weight, self._score):
             array[:, which] *= np.float32(factor)
+        self._mass = self._weight.sum(1)
         self._total_weight[which] *= factor
 
     def evidence(self, scale: float) -> NDArray[np.float64]:
@@ -123,30 +133,39 @@ class Neighbours:
         """Let a target begin with a share of another's evidence."""
         for array in (self._weight, self._score):
             array[:, column] += np.float32(share) * array[:, parent]
+        self._mass = self._weight.sum(1)
         self._total_weight[column] += share * self._total_weight[parent]
 
     def _row_for(self, direction: NDArray[np.float32]) -> int:
+        # Looked up, not searched for: nearly the same prompt may have a row of its own.
+        digest = blake2b(direction.tobytes(), digest_size=16).digest()
+        found = self._row_of.get(digest)
+        if found is not None:
+            return found
         count = len(self._index)
-        if count:
-            rows, similar = self._index.search(direction, 1)
-            if float(similar[0]) >= SAME:
-                return int(rows[0])
-        row = count if count < self._capacity else self._evict()
-        if row == len(self._weight):
-            self._weight = np.concatenate([self._weight, np.zeros_like(self._weight)])
-            self._score = np.concatenate([self._score, np.zeros_like(self._score)])
+        if count < self._capacity:
+            row = count
+            self._digests.append(digest)
+            if row == len(self._mass):
+                self._weight = np.concatenate([self._weight, np.zeros_like(self._weight)])
+                self._score = np.concatenate([self._score, np.zeros_like(self._score)])
+                self._mass = np.concatenate([self._mass, np.zeros_like(self._mass)])
+        else:
+            row = self._evict()
+            del self._row_of[self._digests[row]]
+            self._digests[row] = digest
+        self._row_of[digest] = row
         self._index.put(row, direction)
         return row
 
     def _evict(self) -> int:
-        count = len(self._index)
-        row = int(self._weight[:count].sum(1).argmin())
+        row = int(self._mass[: len(self._index)].argmin())
         rows, similar = self._index.search(self._index.vectors(row), 2)
         others = [(float(s), int(r)) for r, s in zip(rows, similar, strict=True) if r != row]
         if others:
             heir = max(others)[1]
-            self._weight[heir] += self._weight[row]
-            self._score[heir] += self._score[row]
-        self._weight[row] = 0
-        self._score[row] = 0
+            for array in (self._weight, self._score, self._mass):
+                array[heir] += array[row]
+        for array in (self._weight, self._score, self._mass):
+            array[row] = 0
         return row

@@ -142,7 +142,7 @@ def test_a_request_that_cares_for_cost_only_is_never_used_to_explore() -> None:
 def test_each_kind_of_prompt_goes_to_the_target_that_is_good_at_it() -> None:
     chances = {LARGE: {"sums": 0.9, "talk": 0.4}, SMALL: {"sums": 0.3, "talk": 0.9}}
     stream = Stream(router())
-    stream.serve(600, [LARGE, SMALL], chances)
+    stream.serve(300, [LARGE, SMALL], chances)
     assert stream.serve(100, [LARGE, SMALL], chances, kind="sums")[LARGE] > 85
     assert stream.serve(100, [LARGE, SMALL], chances, kind="talk")[SMALL] > 85
 
@@ -151,26 +151,26 @@ def test_each_kind_of_prompt_goes_to_the_target_that_is_good_at_it() -> None:
 def test_a_new_target_is_tried_and_then_adopted_or_dropped(quality: float, adopted: bool) -> None:
     chances = even(large=0.7, small=0.5, new=quality)
     stream = Stream(router())
-    stream.serve(400, [LARGE, SMALL], chances)
+    stream.serve(200, [LARGE, SMALL], chances)
     met = stream.serve(400, [LARGE, SMALL, NEW], chances)
     assert met[NEW] >= 20
-    late = stream.serve(300, [LARGE, SMALL, NEW], chances)
-    assert (late[NEW] > 200) if adopted else (late[NEW] < 30)
+    late = stream.serve(150, [LARGE, SMALL, NEW], chances)
+    assert (late[NEW] > 100) if adopted else (late[NEW] < 15)
 
 
 def test_after_a_swap_of_qualities_the_router_follows_within_500_requests() -> None:
     stream = Stream(router())
-    before = stream.serve(1500, [LARGE, SMALL], even(large=0.9, small=0.4))
-    assert before[LARGE] > 1300
+    before = stream.serve(600, [LARGE, SMALL], even(large=0.9, small=0.4))
+    assert before[LARGE] > 520
     swapped = even(large=0.4, small=0.9)
     stream.serve(500, [LARGE, SMALL], swapped)
-    assert stream.serve(200, [LARGE, SMALL], swapped)[SMALL] > 160
+    assert stream.serve(100, [LARGE, SMALL], swapped)[SMALL] > 80
 
 
 def test_a_new_version_begins_with_what_its_predecessor_had_shown() -> None:
     settings = LearnerSettings(predecessors={NEW: LARGE})
     stream = Stream(router(learner=settings))
-    stream.serve(400, [LARGE, SMALL], even(large=0.9, small=0.3))
+    stream.serve(250, [LARGE, SMALL], even(large=0.9, small=0.3))
     features = stream.router.features("how many apples cost 12")
     ranked = stream.router.explain(features, 9, [SMALL, NEW], BEST).ranked
     assert ranked[0].target == NEW
@@ -184,7 +184,7 @@ def test_identical_seeds_make_identical_decisions() -> None:
         learned = router(seed=seed)
         dice = random.Random(3)
         found: list[tuple[Target, float]] = []
-        for _ in range(150):
+        for _ in range(80):
             text = " ".join(dice.choices(KINDS["talk"], k=9))
             decided = learned.decide(learned.features(text), 9, [LARGE, SMALL], BEST)
             target = decided.targets[0]
@@ -199,9 +199,9 @@ def test_identical_seeds_make_identical_decisions() -> None:
 @pytest.mark.parametrize("isolated", [True, False])
 def test_with_isolation_another_key_cannot_poison_a_keys_routing(isolated: bool) -> None:
     stream = Stream(router(isolated=isolated))
-    stream.serve(300, [LARGE, SMALL], even(large=0.9, small=0.3), key="mine")
+    stream.serve(100, [LARGE, SMALL], even(large=0.9, small=0.3), key="mine")
     lies = even(large=0.0, small=1.0)
-    stream.serve(600, [LARGE, SMALL], lies, key="theirs")
+    stream.serve(300, [LARGE, SMALL], lies, key="theirs")
     features = stream.router.features("how many apples cost 12 dollars")
     first = stream.router.explain(features, 9, [LARGE, SMALL], BEST, key="mine").best.target
     assert first == (LARGE if isolated else SMALL)
@@ -228,7 +228,7 @@ def test_advice_keeps_the_order_until_outcomes_speak_for_the_learned_one_and_fal
     early = stream.serve(100, [LARGE, SMALL], better)
     assert early[LARGE] > 80
     assert not stream.router.verdict().in_force
-    stream.serve(900, [LARGE, SMALL], better)
+    stream.serve(500, [LARGE, SMALL], better)
     verdict = stream.router.verdict()
     assert verdict.in_force
     assert verdict.gain > 0
@@ -244,7 +244,7 @@ def test_what_is_learnt_again_from_stored_outcomes_decides_the_same() -> None:
             super().learn(outcome)
 
     first = Storing(FeatureMaker(), RoutingSettings(in_force=True, seed=5))
-    Stream(first).serve(300, [LARGE, SMALL], even(large=0.8, small=0.5))
+    Stream(first).serve(150, [LARGE, SMALL], even(large=0.8, small=0.5))
     again = router()
     for each in stored:
         again.learn(each)

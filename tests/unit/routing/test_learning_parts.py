@@ -16,7 +16,7 @@ from penstock.routing.evidence import ENOUGH, Evidence, gained
 from penstock.routing.features import MOST_CHARACTERS, SIZE, FeatureMaker, unit
 from penstock.routing.index import ExactIndex
 from penstock.routing.learner import Learner, LearnerSettings
-from penstock.routing.linear import RIDGE, LinearHead, summarised
+from penstock.routing.linear import COMMON_RIDGE, RIDGE, Common, LinearHead, summarised
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Logged, Outcome, Quality, Source
 from penstock.routing.traffic import Line, Mean, Quantile, Traffic
@@ -139,12 +139,35 @@ def test_the_linear_model_is_ridge_regression_over_all_it_has_seen() -> None:
     for row, score in zip(rows, scores, strict=True):
         head.add(row.astype(np.float32), float(score), 1.0)
     exact = np.linalg.solve(rows.T @ rows + RIDGE * np.eye(rows.shape[1]), rows.T @ (scores - 0.5))
-    assert head.weights == pytest.approx(exact, abs=1e-4)
+    assert head.own == pytest.approx(exact, abs=1e-4)
     head.rescale(0.25)
     faded = np.linalg.solve(
         rows.T @ rows / 4 + RIDGE * np.eye(rows.shape[1]), rows.T @ (scores - 0.5) / 4
     )
-    assert head.weights == pytest.approx(faded, abs=1e-4)
+    assert head.own == pytest.approx(faded, abs=1e-4)
+
+
+def test_weights_in_common_are_those_of_one_regression_in_two_levels() -> None:
+    dice, size = np.random.default_rng(5), len(summarised(random_vector(1)))
+    rows = np.stack([summarised(random_vector(seed)) for seed in range(90)])
+    scores, common, heads = dice.random(90), Common(), [LinearHead(0.5) for _ in range(3)]
+    # All levels at once: one block of weights for what is common, one for each target's own.
+    wide = np.zeros((90, 4 * size))
+    for number, (row, score) in enumerate(zip(rows, scores, strict=True)):
+        target = number % 3 if number > 30 else 0
+        heads[target].add(row, float(score), 1.0, common)
+        wide[number, 1:size] = row[1:]
+        wide[number, (1 + target) * size : (2 + target) * size] = row
+    ridge = np.concatenate([np.full(size, COMMON_RIDGE), np.full(3 * size, RIDGE)])
+    exact = np.linalg.solve(wide.T @ wide + np.diag(ridge), wide.T @ (scores - 0.5))
+    assert common.weights == pytest.approx(exact[:size], abs=1e-4)
+    for target, head in enumerate(heads):
+        head.lean(common.weights)
+        own = exact[(1 + target) * size : (2 + target) * size]
+        assert head.weights == pytest.approx(exact[:size] + own, abs=1e-4)
+    again = Common()
+    again.rebuild(heads)
+    assert again.weights == pytest.approx(common.weights, abs=1e-4)
 
 
 def test_old_evidence_fades_by_decisions() -> None:
