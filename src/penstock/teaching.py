@@ -126,6 +126,7 @@ def watch_learning(hooks: Hooks, learning: Learning | None) -> Callable[[], None
 
 
 def _router(config: Config, model: str, maker: FeatureMaker) -> LearnedRouter:
+    from penstock.routing.index_graph import index_for
     from penstock.routing.learned import LearnedRouter, RoutingSettings
     from penstock.routing.learner import LearnerSettings
 
@@ -144,4 +145,5 @@ def _router(config: Config, model: str, maker: FeatureMaker) -> LearnedRouter:
             in_force=settings.trust == "always",
             seed=settings.seed,
         ),
+        index_for(settings.memory, settings.index),
     )

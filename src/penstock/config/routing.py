@@ -48,6 +48,12 @@ class RoutingConfig(Section):
         description="Prompts that a model is remembered by. The one with the least evidence left "
         "gives it to the one most like it, and its place to a new one.",
     )
+    index: Literal["auto", "exact", "usearch", "ruvector"] = Field(
+        default="auto",
+        description="How the most similar prompts are found: all are compared, or, in a memory of "
+        "more than 20,000 prompts, a graph is followed. `auto` takes `usearch` for such a memory "
+        "where it is installed.",
+    )
     keep_outcomes: int = Field(
         default=200_000,
         ge=1_000,

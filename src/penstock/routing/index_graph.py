@@ -7,6 +7,7 @@ compared one by one, and a graph can be made again at any time. They are extras:
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -22,15 +23,21 @@ _CANDIDATES = 256
 _CONNECTED = 16
 
 
-def index_for(capacity: int) -> Callable[[int], VectorIndex]:
-    """What makes the index of a memory of so many rows; without usearch, the exact one."""
-    if capacity <= EXACT_ROWS:
-        return ExactIndex
-    try:
+def index_for(capacity: int, name: str = "auto") -> Callable[[int], VectorIndex]:
+    """What makes the index of a memory of so many rows, or the one of this name.
+
+    Raises ConfigurationError when its package is missing. `auto` is the exact one then, too.
+    """
+    if name == "usearch":
         _module("usearch.index", "routing-index")
-    except ConfigurationError:
-        return ExactIndex
-    return UsearchIndex
+        return UsearchIndex
+    if name == "ruvector":
+        _module("ruvector", "routing-ruvector")
+        return RuvectorIndex
+    if name == "auto" and capacity > EXACT_ROWS:
+        with contextlib.suppress(ConfigurationError):
+            return index_for(capacity, "usearch")
+    return ExactIndex
 
 
 class UsearchIndex:

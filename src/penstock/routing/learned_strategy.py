@@ -126,21 +126,19 @@ def _opinion(
 def _note(scored: Scored, forecast: Forecast, verdict: Verdict, most: float) -> str:
     offer = scored.offer
     cost = "no known price" if forecast.cost_usd is None else money(forecast.cost_usd)
+    by = "by the catalogue"
+    if offer.total >= 1:
+        by = (
+            f"± {offer.deviation:.2f} by {offer.total:.0f} outcomes, {offer.evidence:.0f} of them "
+            "for similar prompts"
+        )
     told = (
         f"has {'a' if scored.utility < most else 'the best'} utility of {scored.utility:.3f} "
-        f"(quality {offer.quality:.2f} ± {offer.deviation:.2f} by {offer.evidence:.0f} similar "
-        f"of {offer.total:.0f} outcomes, "
-        f"{cost}, {forecast.latency_ms:.0f} ms)"
+        f"(quality {offer.quality:.2f} {by}, {cost}, {forecast.latency_ms:.0f} ms)"
     )
-    if verdict.in_force:
+    if verdict.in_force or not verdict.outcomes:
         return told
-    return f"{told}, which is advice only: {_why_not(verdict)}"
-
-
-def _why_not(verdict: Verdict) -> str:
-    if not verdict.outcomes:
-        return "no outcome has a label yet"
     return (
-        f"{verdict.outcomes} labelled outcomes show a gain of {verdict.gain:+.3f} ± "
-        f"{verdict.error:.3f} over the order without learning"
+        f"{told}, which is advice only while {verdict.outcomes} labelled outcomes show a gain of "
+        f"{verdict.gain:+.3f} ± {verdict.error:.3f}"
     )
