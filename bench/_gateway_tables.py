@@ -45,10 +45,11 @@ def show(result: Mapping[str, Any]) -> None:
     if "Penstock" in servers and len(servers) > 1:
         _show_ratios(servers)
     if "ledger" in result:
-        kept, none = result["ledger"].values()
-        print(f"\nthe ledger's share of a request's CPU time: {(kept - none) / kept:.1%}")
+        found = result["ledger"]
+        share = f"{found['share']:.1%} (standard error {found['error']:.1%})"
+        print(f"\nthe ledger's share of a request's CPU time: {share}")
         print_table(
-            ["", "CPU ms/req"], [[name, f"{ms:.3f}"] for name, ms in result["ledger"].items()]
+            ["", "CPU ms/req"], [[name, f"{found[name]:.3f}"] for name in ("with", "without")]
         )
     if "flat" in result:
         first = next(iter(result["flat"].values()))

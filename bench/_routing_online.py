@@ -15,9 +15,11 @@ from _routing_data import Outcomes, WordVectorsEmbedder, tokens
 from _routing_measures import at_costs, hull, reached, single_models
 from numpy.typing import NDArray
 
+from penstock.routing.catalogue import family_of
 from penstock.routing.decision import Weights
 from penstock.routing.features import FeatureMaker
 from penstock.routing.learned import LearnedRouter, RoutingSettings
+from penstock.routing.learner import LearnerSettings
 from penstock.routing.outcomes import Outcome, Quality
 
 BUDGET = 0.5
@@ -53,7 +55,9 @@ def _serve(
     data: Outcomes, features: NDArray[np.float32], seed: int, full_information: bool
 ) -> Online:
     order = np.random.default_rng(1000 + seed).permutation(len(data.prompts))
-    settings = RoutingSettings(in_force=True, seed=seed)
+    # As an engine begins: with what the catalogue knows of the models by their names.
+    priors = {target: family_of(target.model).quality for target in data.targets}
+    settings = RoutingSettings(learner=LearnerSettings(priors=priors), in_force=True, seed=seed)
     if full_information:
         settings = msgspec.structs.replace(settings, floor=0.0, noise=0.0)
     router = LearnedRouter(FeatureMaker(WordVectorsEmbedder()), settings)

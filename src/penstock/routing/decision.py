@@ -29,10 +29,14 @@ NEAR = 0.05
 """... by so much less utility, at full intelligence, a target gets e times less."""
 NOISE = 1.0
 """How much of its doubts a target's quality is drawn with: 1 is Thompson sampling."""
-STRANGER = 50.0
+STRANGER = 100.0
 """A target with fewer observations than this is a stranger, ..."""
 STRANGERS = 0.5
 """... and up to so many requests go to strangers, for no estimate speaks for them yet."""
+HARDLY_KNOWN = 20.0
+HOPE = 3.0
+"""A stranger with so many observations is given up early when even so many of its doubts would not
+make it the best."""
 _MOST_A_STRANGER = 0.1
 _DRAWS = 64
 
@@ -160,6 +164,7 @@ def choose(
         likely = np.zeros(len(offers))
         likely[best if in_force else 0] = 1.0
     strange = np.asarray([in_force and o.total < STRANGER for o in offers])
+    strange &= _hopeful(offers, utility, weights)
     likely = _with_chances(likely, utility, strange, weights, floor)
     chosen = int(min(np.searchsorted(likely.cumsum(), dice.random()), len(offers) - 1))
     scored = [
@@ -176,6 +181,15 @@ def choose(
         chosen != expected,
         weights,
     )
+
+
+def _hopeful(
+    offers: Sequence[Offer], utility: NDArray[np.float64], weights: Weights
+) -> NDArray[np.bool_]:
+    """Which targets may still turn out to be the best, or are hardly known at all."""
+    doubts = HOPE * weights.intelligence * np.asarray([o.deviation for o in offers])
+    hardly = np.asarray([o.total < HARDLY_KNOWN for o in offers])
+    return hardly | (utility + doubts > (utility - doubts).max())
 
 
 def _with_chances(

@@ -14,10 +14,11 @@ from penstock.contract.ports import Target
 from penstock.routing.outcomes import Logged, Outcome
 
 ENOUGH = 200
-"""Labelled outcomes without which nothing is decided."""
+"""Labelled outcomes without which nothing is decided, and between two verdicts: looked at after
+every single one, chance alone would soon give any verdict."""
 MEMORY = 3_000
 """Labelled outcomes after which one counts e times less."""
-SURE = 1.64
+SURE = 2.6
 """Standard errors above nothing that take over; as many below give back."""
 _LEAST = 0.005
 """A propensity below this counts as this: one outcome must not decide."""
@@ -38,8 +39,8 @@ class Evidence:
     """Decides between advice and force; starts with advice, unless told otherwise."""
 
     def __init__(self, *, in_force: bool = False) -> None:
-        """Nothing has been seen."""
-        self._in_force = in_force
+        """Nothing has been seen; `in_force`: whatever will be seen, what is learnt is followed."""
+        self._always = self._in_force = in_force
         self._outcomes = 0
         self._weight = self._squares = self._sum = self._sum_squares = 0.0
 
@@ -60,8 +61,10 @@ class Evidence:
         self._squares = self._squares * keep * keep + weight * weight
         self._sum = self._sum * keep + weight * gain
         self._sum_squares = self._sum_squares * keep + weight * gain * gain
+        if self._always or self._outcomes % ENOUGH:
+            return
         verdict = self.verdict()
-        if self._outcomes >= ENOUGH and abs(verdict.gain) > SURE * verdict.error:
+        if abs(verdict.gain) > SURE * verdict.error:
             self._in_force = verdict.gain > 0
 
     def verdict(self) -> Verdict:

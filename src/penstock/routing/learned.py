@@ -35,7 +35,7 @@ class RoutingSettings(msgspec.Struct, frozen=True):
     isolated: bool = False
     """Whether each key learns from its own outcomes only."""
     in_force: bool = False
-    """Whether what is learnt is used from the start, before there is evidence that it helps."""
+    """Whether what is learnt is followed always, with and without evidence that it helps."""
     seed: int | None = None
     """Identical seeds make identical decisions; None for dice of the system."""
 

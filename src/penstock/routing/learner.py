@@ -26,7 +26,7 @@ from penstock.routing.features import SIZE, unit
 from penstock.routing.index import ExactIndex, VectorIndex
 from penstock.routing.linear import BIAS_STRENGTH, Common, LinearHead, means, summarised
 from penstock.routing.neighbours import Neighbours
-from penstock.routing.outcomes import Outcome
+from penstock.routing.outcomes import Logged, Outcome
 from penstock.routing.traffic import Expected, Traffic
 
 HALF_LIFE = 20_000
@@ -41,6 +41,10 @@ _DEVIATION = 0.45
 _LOCAL = 0.05
 """How much doubt about one kind of prompt counts beside that about the target as a whole."""
 _MOST_SCALE = 4.0
+SELDOM = 4.0
+"""An outcome of a target that was unlikely to be chosen teaches the linear model up to so many
+times as much. A target is chosen where it is thought of as better, which is where prompts are
+harder than the model knows: without this it would be thought of as worse than it is."""
 _SETTLED = 16
 """After so many observations all targets take in what they have in common."""
 
@@ -142,7 +146,9 @@ class Learner:
             self._forget(known)
         direction = unit(outcome.features)
         self._neighbours.add(direction, known.column, quality.score, weight)
-        known.head.add(summarised(direction), quality.score, weight, self._common)
+        known.head.add(
+            summarised(direction), quality.score, weight * _balance(outcome.logged), self._common
+        )
         self._observed += 1
         if self._scale >= _MOST_SCALE:
             self._rebase()
@@ -207,6 +213,10 @@ class Learner:
         self._settled = self._common.weights.copy()
         for known in self._targets.values():
             known.head.lean(self._settled)
+
+
+def _balance(logged: Logged | None) -> float:
+    return 1.0 if logged is None else min(SELDOM, 1 / max(logged.propensity, 1e-3))
 
 
 def _deviation(near: float, total: float) -> float:

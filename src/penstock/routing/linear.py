@@ -25,7 +25,7 @@ RIDGE = 300.0
 length one."""
 COMMON_RIDGE = 20.0
 """How strongly the common ones are held near zero; of the mean nothing is common."""
-BIAS_STRENGTH = 10.0
+BIAS_STRENGTH = 30.0
 """The same for the target's mean, which is free to move."""
 SIZE = SUMMARY.stop - SUMMARY.start + 1
 _BIAS = np.float32((RIDGE / BIAS_STRENGTH) ** 0.5)
