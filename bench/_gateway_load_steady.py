@@ -31,7 +31,7 @@ KEYS = ("load", "blue", "green")
 
 async def streams(folder: Path, *, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
     """Thousands of open streams, each with a piece now and then."""
-    number, pieces, pause_s, probes = (500, 12, 1.0, 5) if quick else (5000, 18, 5.0, 30)
+    number, pieces, pause_s, probes = (200, 8, 1.0, 2) if quick else (5000, 18, 5.0, 30)
     with upstreams(1) as (upstream,), gateway(folder, Plan((upstream.port,))) as server:
         await _first_bytes(server.port, 2)
         alone = await _first_bytes(server.port, probes)
@@ -101,7 +101,7 @@ async def _ask_once(caller: Caller, ask: Ask) -> Outcome:
 
 async def soak(folder: Path, *, quick: bool) -> tuple[dict[str, Any], list[Claim]]:
     """Everything that callers do, for long, and the memory of it."""
-    warm, requests = (300, 1500) if quick else (20_000, 60_000)
+    warm, requests = (100, 600) if quick else (20_000, 60_000)
     plan = Plan((0,), models=("load", "other"), keys=tuple((name, 10**8) for name in KEYS))
     with upstreams(1) as (upstream,):
         plan = plan._replace(providers=(upstream.port,))

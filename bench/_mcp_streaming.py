@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
 
 
 FULL = Sizes(chunks=2000, rounds=5, firsts=100, calls=1000, waves=4, each=5, kept=100.0)
-QUICK = Sizes(chunks=300, rounds=3, firsts=10, calls=100, waves=4, each=5, kept=10_000.0)
+QUICK = Sizes(chunks=100, rounds=1, firsts=5, calls=50, waves=4, each=5, kept=10_000.0)
 
 
 class Gate:

@@ -139,14 +139,14 @@ def ask(port: int, path: str) -> Generator[socket.socket, None, None]:
 def main(quick: bool) -> dict[str, Any]:
     packages = ("uvicorn[standard]", "granian", "uvloop", "httptools")
     python = throwaway_python(*packages, project_dependencies=False)
-    rounds, seconds = (1, 0.3) if quick else (5, 3.0)
+    rounds, seconds = (1, 0.1) if quick else (5, 3.0)
     figures: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in COMMANDS}
     with tempfile.TemporaryDirectory() as folder:
         events = Path(folder) / "events.jsonl"
         for _ in range(rounds):
             for name, loads in figures.items():
                 with running(python, name, events) as server:
-                    measure(server, "/echo", 8, 0.3)
+                    measure(server, "/echo", 8, seconds / 10)
                     for path, width in LOADS:
                         found = measure(server, path, width, seconds)
                         loads.setdefault(f"{path[1:]} c={width}", []).append(found)

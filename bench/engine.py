@@ -64,7 +64,13 @@ class Scale(NamedTuple):
 
 FULL = Scale(rounds=7, calls=1000)
 QUICK = Scale(
-    rounds=3, calls=200, streams=(1, 10, 100), history=(0, 1000, 5000), held=100, failovers=50
+    rounds=3,
+    calls=50,
+    streams=(1, 10, 50),
+    chunks=(100, 1000),
+    history=(0, 1000, 3000),
+    held=100,
+    failovers=50,
 )
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.unmeasured import unmeasured_environment
+
 ROOT = Path(__file__).parents[2]
 BENCHES = sorted(path.stem for path in (ROOT / "bench").glob("[a-z]*.py"))
 
@@ -21,6 +23,8 @@ def test_a_quick_run_ends_well_and_prints_one_json_document(name: str) -> None:
         text=True,
         check=False,
         cwd=ROOT,
+        # What is timed is not to be measured by another.
+        env=unmeasured_environment(),
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)

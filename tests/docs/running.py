@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.docs.blocks import ROOT
+from tests.support.unmeasured import unmeasured_environment
 
 LIMIT_S = 50
 # The process may talk to this machine only, like every test.
@@ -46,7 +47,7 @@ def _environment() -> dict[str, str]:
     scripts = str(Path(sys.executable).parent)
     paths = (str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", ""))
     return {
-        **os.environ,
+        **unmeasured_environment(),
         "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }

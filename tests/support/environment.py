@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.unmeasured import unmeasured_environment
 
 CACHE = Path(sys.prefix) / "environments"
 """With the packages that they must not meet: `make clean` removes both."""
@@ -61,14 +62,10 @@ def required_python(lock_file: Path, cache: Path = CACHE) -> Path:
 
 
 def _run(lock_file: Path, command: list[str]) -> None:
-    # A coverage run measures its children too, and would measure pip.
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")
-    }
     try:
         done = subprocess.run(
             command,
-            env=environment,
+            env=unmeasured_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

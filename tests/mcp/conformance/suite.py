@@ -22,6 +22,7 @@ from typing import IO, Any, Literal, TypeAlias
 from tests.support import node
 from tests.support.mcp.processes import START_SECONDS, http_server
 from tests.support.services import wait_until
+from tests.support.unmeasured import unmeasured_environment
 
 HERE = Path(__file__).parent
 SCORES = HERE / "scores.json"
@@ -150,7 +151,7 @@ def _run(command: list[str]) -> str:
 def _start(command: list[str], stdout: IO[str] | int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command,
-        env={**os.environ, "PYTHONPATH": _python_path()},
+        env={**unmeasured_environment(), "PYTHONPATH": _python_path()},
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.STDOUT,

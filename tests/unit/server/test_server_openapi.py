@@ -4,7 +4,6 @@ It runs as a program of its own, as anybody could run it, against a gateway on l
 """
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from penstock.server.siblings import Siblings
 from penstock.telemetry.prometheus import PrometheusMetrics
 from tests.support import schemathesis_hooks
 from tests.support.keyed import ADMIN
+from tests.support.unmeasured import unmeasured_environment
 from tests.unit.server.admin_support import administered
 
 EVERY_CHECK = "all"
@@ -48,7 +48,7 @@ async def verdict(url: str, key: str, folder: Path, *options: str) -> tuple[int,
         *("--request-timeout", "20", "--no-color", "--checks", EVERY_CHECK),
         *options,
         cwd=folder,
-        env={**os.environ, "SCHEMATHESIS_HOOKS": schemathesis_hooks.__file__},
+        env={**unmeasured_environment(), "SCHEMATHESIS_HOOKS": schemathesis_hooks.__file__},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
