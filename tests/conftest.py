@@ -1,5 +1,6 @@
 """What holds for every test: no network beyond loopback, no keys, a home of its own."""
 
+import gc
 import os
 import re
 import signal
@@ -31,6 +32,20 @@ def pytest_configure() -> None:
     # A run in the background has it ignored, and so would every program that tests interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    # What is collected stays to the end: to look for garbage in it is work for nothing.
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.collect()
+    # Nor shall every later search go through the thousands of tests: a whole second each.
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
