@@ -6,6 +6,8 @@ WORKERS ?= 4
 ARGS ?=
 
 BIN := $(VENV)/bin
+# Where it is set, every one of a thousand processes would compile what it imports anew.
+export PYTHONDONTWRITEBYTECODE :=
 PACKAGE := pyproject.toml src/penstock/_version.py
 SETUP = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	echo "Penstock needs Python 3.11 or newer, which $(PYTHON) is not: apt-get install python3 python3-venv," \
