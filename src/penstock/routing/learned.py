@@ -21,6 +21,7 @@ from penstock.routing.features import FeatureMaker
 from penstock.routing.index import ExactIndex, VectorIndex
 from penstock.routing.learner import Estimate, Learner, LearnerSettings
 from penstock.routing.outcomes import Logged, Outcome
+from penstock.routing.traffic import Expected
 
 MOST_KEYS = 64
 """With isolation, so many keys are remembered; the one that is unused for longest is forgotten."""
@@ -140,6 +141,10 @@ class LearnedRouter:
             scope.learner.tick = max(scope.learner.tick, outcome.logged.tick)
         scope.evidence.add(outcome)
         scope.learner.learn(outcome)
+
+    def expected(self, target: Target, prompt_tokens: int, key: str | None = None) -> Expected:
+        """What an answer of a target takes, by what its earlier ones took."""
+        return self._scope(key).learner.expected(target, prompt_tokens)
 
     def verdict(self, key: str | None = None) -> Verdict:
         """Whether what is learnt is in force, and what it gains."""

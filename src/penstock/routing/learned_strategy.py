@@ -45,7 +45,8 @@ class Learned:
         key: str | None,
     ) -> Sequence[Opinion]:
         """By expected quality, cost and time, as the request's priorities weigh them."""
-        forecasts = self._outlook(request, targets)
+        await self._learning.look()
+        forecasts = self._outlook(request, targets, self._learning.expected(self._model, key))
         known = {
             target: Known(each.cost_usd, each.latency_ms)
             for target, each in zip(targets, forecasts, strict=True)

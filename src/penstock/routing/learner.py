@@ -157,6 +157,10 @@ class Learner:
         else:
             known.head.lean(self._settled)
 
+    def expected(self, target: Target, prompt_tokens: int) -> Expected:
+        """What an answer of a target takes, by what its earlier ones took."""
+        return self._known(target).traffic.expected(prompt_tokens)
+
     def evidence(self, target: Target) -> float:
         """How many observations of a target still count."""
         return float(self._neighbours.evidence(self._scale)[self._known(target).column])

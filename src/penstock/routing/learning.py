@@ -28,6 +28,7 @@ from penstock.routing.prompts import asked_text
 from penstock.routing.reading import Reader
 from penstock.routing.sessions import Session, session_of
 from penstock.routing.store import Events, Label, OutcomeStore, Served
+from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
 from penstock.telemetry.records import AttemptRecord, Record, RequestContent, RequestRecord
 
@@ -144,6 +145,16 @@ class Learning:
             key=key,
         )
 
+    async def look(self) -> None:
+        """Read what is new where nobody reads beside the requests, so one of them has to."""
+        if not self._tended and time.monotonic() - self._looked >= LOOKED_EVERY_S:
+            await self._catch_up()
+
+    def expected(self, model: str, key: str | None) -> Callable[[Target, int], Expected]:
+        """What answers of this model's targets take, by their earlier ones, here and elsewhere."""
+        router = self._routers[model]
+        return lambda target, prompt_tokens: router.expected(target, prompt_tokens, key)
+
     def verdict(self, model: str, key: str | None = None) -> Verdict:
         """Whether what this model has learnt is in force, and what it gains."""
         return self._routers[model].verdict(key)
@@ -208,9 +219,6 @@ class Learning:
         await asyncio.to_thread(self._store.close)
 
     async def _read(self, request: SamplingRequest) -> tuple[str, Vector]:
-        if not self._tended and time.monotonic() - self._looked >= LOOKED_EVERY_S:
-            # Nobody reads beside the requests, so one of them has to.
-            await self._catch_up()
         text = asked_text(request)
         return text, await self._reader.features(text)
 

@@ -13,6 +13,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import Target
 from penstock.routing.catalogue import family_of
 from penstock.routing.experience import Experience
+from penstock.routing.traffic import Expected
 from penstock.tokens import estimate_request
 from penstock.tokens import family_of as tokenizer_of
 
@@ -49,12 +50,20 @@ class Outlook:
         self.experience = experience or Experience()
         self._price = price
 
-    def __call__(self, request: SamplingRequest, targets: Sequence[Target]) -> list[Forecast]:
-        """One forecast for each, in their order."""
+    def __call__(
+        self,
+        request: SamplingRequest,
+        targets: Sequence[Target],
+        past: Callable[[Target, int], Expected] | None = None,
+    ) -> list[Forecast]:
+        """One forecast for each, in their order.
+
+        `past` tells of answers that this process has not seen itself.
+        """
         counts: dict[str, int] = {}
         prompts = [self._prompt(request, target, counts) for target in targets]
         seen = [
-            self.experience.expected(target, prompt)
+            self._seen(target, prompt, past)
             for target, prompt in zip(targets, prompts, strict=True)
         ]
         told = [each.output_tokens for each in seen if each.output_tokens is not None]
@@ -75,6 +84,12 @@ class Outlook:
                 )
             )
         return forecasts
+
+    def _seen(
+        self, target: Target, prompt: int, past: Callable[[Target, int], Expected] | None
+    ) -> Expected:
+        mine = self.experience.expected(target, prompt)
+        return mine if past is None or mine.latency_ms is not None else past(target, prompt)
 
     def _prompt(self, request: SamplingRequest, target: Target, counts: dict[str, int]) -> int:
         """Counted once for all targets whose makers count alike."""

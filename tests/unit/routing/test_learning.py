@@ -18,7 +18,7 @@ import pytest
 import penstock
 from penstock import Config, InvalidRequest, ModelPreferences, ProviderUnavailable, RankedTarget
 from penstock.config.routing import RoutingConfig
-from penstock.config.settings import ModelConfig, ProviderConfig, StorageConfig
+from penstock.config.settings import ModelConfig, PriceConfig, ProviderConfig, StorageConfig
 from penstock.contract.exchange import EmbeddingRequest
 from penstock.contract.requests import Caller
 from penstock.gateway import Engine
@@ -118,6 +118,24 @@ async def test_a_restart_loses_nothing(tmp_path: Path) -> None:
         now = after[name]
         assert (now.quality, now.uncertainty) == pytest.approx((was.quality, was.uncertainty))
         assert now.neighbours == pytest.approx(was.neighbours)
+
+
+async def test_what_answers_take_is_known_after_a_restart_too(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    prices = {target: PriceConfig(input=1.0, output=10.0) for target in ("fake/one", "fake/two")}
+    model = config.models["m"].model_copy(update={"prices": prices})
+    config = config.model_copy(update={"models": {"m": model}})
+    async with penstock.open(config) as engine:
+        await _taught(engine, 20, lambda *_: 1.0)
+        before = await _qualities(engine)
+    async with penstock.open(config) as engine:
+        await _learning(engine).catch_up()
+        after = await _qualities(engine)
+    for name, was in before.items():
+        # An echo of some tokens, and not the 500 that are taken for usual; the store keeps it all.
+        assert after[name].cost_usd == pytest.approx(was.cost_usd, rel=0.2)
+        assert 0 < (after[name].cost_usd or 0) < 0.001
+        assert after[name].score > 0
 
 
 async def test_engines_that_share_a_store_learn_from_each_other(tmp_path: Path) -> None:
