@@ -126,7 +126,7 @@ async def test_what_answers_take_is_known_after_a_restart_too(tmp_path: Path) ->
     model = config.models["m"].model_copy(update={"prices": prices})
     config = config.model_copy(update={"models": {"m": model}})
     async with penstock.open(config) as engine:
-        await _taught(engine, 20, lambda *_: 1.0)
+        await _taught(engine, 20, lambda _, __: 1.0)
         before = await _qualities(engine)
     async with penstock.open(config) as engine:
         await _learning(engine).catch_up()
