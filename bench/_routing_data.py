@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,21 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.contract.ports import Target
-from penstock.providers.embedded.embeddings import shared
+from penstock.providers.embedded.embeddings import TableEmbedder
 from penstock.routing.features import FeatureMaker
 
 Floats = NDArray[np.float64]
-
-
-class WordVectorsEmbedder:
-    """The bundled table, as the router takes it."""
-
-    @property
-    def name(self) -> str:
-        return "wordllama"
-
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return shared.embed(texts).vectors
 
 
 class Outcomes(NamedTuple):
@@ -153,7 +141,7 @@ def made_up(number: int) -> Outcomes:
 
 def feature_rows(prompts: list[str]) -> NDArray[np.float32]:
     """What the router knows of each prompt."""
-    maker = FeatureMaker(WordVectorsEmbedder())
+    maker = FeatureMaker(TableEmbedder())
     return np.asarray([maker.vector(prompt) for prompt in prompts])
 
 

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from _routing_data import Outcomes, WordVectorsEmbedder, tokens
+from _routing_data import Outcomes, tokens
 from _routing_measures import at_costs, hull, reached, single_models
 from numpy.typing import NDArray
 
+from penstock.providers.embedded.embeddings import TableEmbedder
 from penstock.routing.catalogue import family_of
 from penstock.routing.decision import Weights
 from penstock.routing.features import FeatureMaker
@@ -60,7 +61,7 @@ def _serve(
     settings = RoutingSettings(learner=LearnerSettings(priors=priors), in_force=True, seed=seed)
     if full_information:
         settings = msgspec.structs.replace(settings, floor=0.0, noise=0.0)
-    router = LearnedRouter(FeatureMaker(WordVectorsEmbedder()), settings)
+    router = LearnedRouter(FeatureMaker(TableEmbedder()), settings)
     column_of = {target: column for column, target in enumerate(data.targets)}
     means = data.costs.mean(0)
     span = float(means.max() - means.min())

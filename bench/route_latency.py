@@ -7,8 +7,8 @@ features on (median and 99th percentile), of taking in one labelled outcome of a
 what all memory takes. One outcome in ten has a label, as few have where people give them. The
 floor, in the same run and by turns with what it is the floor of, is a single product of a full
 memory's matrix with the prompt's vector: no exact search does less. Other programs on the same core
-empty its caches, which shows in the floor as well: the ratios hold where the times do not. With
-more than one thread the product waits for threads that other programs hold up; so there is one.
+empty its caches, which shows in the floor as well: the ratios hold where the times do not. It
+uses one thread.
 Features are made from texts of 500 characters, and timed by themselves, with the bundled table and
 without.
 """
@@ -28,13 +28,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from _routing_data import WordVectorsEmbedder, made_up
+from _routing_data import made_up
 from _support import Claim, end_by, make_parser, print_table
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
 from penstock.contract.ports import Target
+from penstock.providers.embedded.embeddings import TableEmbedder
 from penstock.routing.features import SIZE, FeatureMaker
 from penstock.routing.learned import LearnedRouter, RoutingSettings
 from penstock.routing.neighbours import CAPACITY
@@ -140,7 +141,7 @@ def main() -> None:
         recorded = size + times // 3
     texts = [text[:500].ljust(500, "x") for text in made_up(200).prompts]
     random.Random(1).shuffle(texts)
-    makers = {"with the table": FeatureMaker(WordVectorsEmbedder()), "letters only": FeatureMaker()}
+    makers = {"with the table": FeatureMaker(TableEmbedder()), "letters only": FeatureMaker()}
     for maker in makers.values():
         maker.vector("load")
     made = percentiles(
