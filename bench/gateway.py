@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
 
 FULL = Plan(rounds=3, seconds=3.0, requests=20_000, patience_s=40.0)
-QUICK = Plan(rounds=1, seconds=0.1, requests=100, patience_s=5.0)
+QUICK = Plan(rounds=1, seconds=0.3, requests=100, patience_s=5.0)
 
 
 @contextlib.contextmanager
