@@ -88,8 +88,10 @@ def _listeners(ways: Ways) -> Iterator[Experience | Sessions]:
 def _strategy(model: str, way: str, outlook: Outlook, learning: Learning | None) -> Strategy:
     if way == Cheapest.name:
         return Cheapest(outlook)
-    if way == Fastest.name or learning is None:
+    if way == Fastest.name:
         return Fastest(outlook)
+    if learning is None:
+        raise RuntimeError(f"the model {model!r} learns, and there is nothing to learn with")
     # Only here, for it takes numpy, which takes longer to import than all the rest.
     from penstock.routing.learned_strategy import Learned
 

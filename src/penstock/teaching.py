@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 Embed: TypeAlias = Callable[[str, str], Awaitable[Sequence[float]]]
 """Gives the vector of a text by a model; both by name."""
 FeedbackSource: TypeAlias = Literal["feedback", "validation", "judge", "retry"]
-WORDS = "wordllama"
-"""The embedder that is a table of word vectors in this process."""
 
 
 class Teaching:
@@ -94,11 +92,12 @@ def learning_of(config: Config, embed: Embed) -> Learning | None:
     if not models:
         return None
     maker, remote = features_of(config), None
+    from penstock.providers.embedded.embeddings import MODEL
     from penstock.routing.learning import Learning, Settings
     from penstock.routing.reading import Reader, Remote
 
     settings = config.routing
-    if settings.embedder != WORDS:
+    if settings.embedder != MODEL:
         remote = Remote(settings.embedder, partial(embed, settings.embedder))
     return Learning(
         models,

@@ -23,6 +23,7 @@ from penstock.config.settings import Config
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.memory.exporting import export as write_export
+from penstock.providers.embedded.embeddings import MODEL
 from penstock.routing.targets import parse_target
 from penstock.teaching import FeedbackSource
 from penstock.wiring import features_of, outcomes_of, targets_of
@@ -36,6 +37,9 @@ def train(
     """Bring in a file, with a bar that moves, and say what was in it."""
     config = load(config_file)
     models = _models(config, model)
+    if config.routing.embedder != MODEL:
+        problem = f"is {config.routing.embedder!r}; outcomes of a file are trained with {MODEL!r}"
+        raise wrong("routing.embedder", f"{problem} only: write that, or leave it out")
     features = features_of(config)
     # It brings numpy along, whose absence was told with its remedy.
     from penstock.memory import training

@@ -76,7 +76,8 @@ def forget(
         outcomes, of_them, features, texts = delete_outcomes(at, chosen, values)
         if features or texts:
             _write_prompts_anew(at)
-        begin_generation(at)
+        if outcomes or labels:
+            begin_generation(at)
         return outcomes, labels + of_them, features, texts
 
     deleted = in_transaction(connection, path, work)

@@ -41,6 +41,13 @@ _MOST_A_STRANGER = 0.1
 _DRAWS = 64
 
 
+def has_priorities(preferences: ModelPreferences | None) -> bool:
+    """Whether a request says what counts."""
+    return preferences is not None and any(
+        each is not None for each in (preferences.intelligence, preferences.cost, preferences.speed)
+    )
+
+
 class Weights(msgspec.Struct, frozen=True):
     """What counts, and how much."""
 
@@ -51,11 +58,9 @@ class Weights(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, preferences: ModelPreferences | None) -> Weights:
         """The priorities of a request; when it has any, those that are left out count nothing."""
-        if preferences is None:
+        if preferences is None or not has_priorities(preferences):
             return cls()
         given = (preferences.intelligence, preferences.cost, preferences.speed)
-        if all(each is None for each in given):
-            return cls()
         return cls(*(each or 0.0 for each in given))
 
 

@@ -150,10 +150,6 @@ class LearnedRouter:
         """Whether what is learnt is in force, and what it gains."""
         return self._scope(key).evidence.verdict()
 
-    def forget(self, key: str) -> None:
-        """Forget what a key has taught, which takes isolation."""
-        self._scopes.pop(key, None)
-
     def _choose(
         self,
         scope: _Scope,

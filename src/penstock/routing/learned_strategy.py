@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Target
-from penstock.routing.decision import Offer, Scored, Weights, choose
+from penstock.routing.decision import Offer, Scored, Weights, choose, has_priorities
 from penstock.routing.evidence import Verdict
 from penstock.routing.learned import Known
 from penstock.routing.learning import Learning
@@ -70,15 +69,6 @@ class Learned:
             _opinion(*found[target], forecast, verdict, most=most, explored=target == first)
             for target, forecast in zip(targets, forecasts, strict=True)
         ]
-
-
-def has_priorities(preferences: ModelPreferences | None) -> bool:
-    """Whether the request says what counts."""
-    return preferences is not None and (
-        preferences.intelligence is not None
-        or preferences.cost is not None
-        or preferences.speed is not None
-    )
 
 
 def by_catalogue(
