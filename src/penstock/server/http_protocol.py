@@ -51,18 +51,25 @@ class HttpProtocol(HttpToolsProtocol):
         scope: Any = cycle.scope
         scope[ON_LOST] = []
         # Where the cycle would look for its own method.
-        vars(cycle)["send"] = _Answer(cycle, self.ending).send
+        vars(cycle)["send"] = _Answer(cycle, self.ending, self.part).send
         super()._start_asgi_task(cycle, app)
+
+    def part(self) -> None:
+        """Close behind an answer although the client may still be sending its request."""
+        self.transport.close()
 
 
 class _Answer:
     """What is sent to one request, in the place of `RequestResponseCycle.send`."""
 
-    __slots__ = ("_chunked", "_cycle", "_ending", "_head", "_left")
+    __slots__ = ("_chunked", "_cycle", "_ending", "_head", "_left", "_part")
 
-    def __init__(self, cycle: RequestResponseCycle, ending: Callable[[], bool]) -> None:
+    def __init__(
+        self, cycle: RequestResponseCycle, ending: Callable[[], bool], part: Callable[[], None]
+    ) -> None:
         self._cycle = cycle
         self._ending = ending
+        self._part = part
         self._head = b""
         self._chunked = False
         self._left: int | None = None
@@ -128,7 +135,10 @@ class _Answer:
         cycle.response_complete = True
         cycle.message_event.set()
         if not cycle.keep_alive:
-            cycle.transport.close()
+            if cycle.more_body:
+                self._part()
+            else:
+                cycle.transport.close()
         cycle.on_response()
 
     def _write(self, data: bytes) -> None:

@@ -37,6 +37,8 @@ class Patience(msgspec.Struct, frozen=True):
     """From the head to the end of the body, and more for a large one."""
     write_s: float = 60.0
     """In which the client takes nothing of what is written."""
+    linger_s: float = 2.0
+    """In which a client that still sends may read its last answer, and what it sends is dropped."""
 
 
 class _Phase(Enum):
@@ -63,6 +65,7 @@ class PatientProtocol(HttpProtocol):
         self._beside_body = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._refused = False
 
     # -- the connection
@@ -74,9 +77,9 @@ class PatientProtocol(HttpProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._disarm()
-        if self._stalled is not None:
-            self._stalled.cancel()
+        for timer in (self._timer, self._stalled, self._lingering):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -86,6 +89,9 @@ class PatientProtocol(HttpProtocol):
         before = self._phase
         self._beside_body += len(data)
         super().data_received(data)
+        if self._refused:
+            self._disarm()
+            return
         phase = self._phase
         if phase is _Phase.IDLE:
             if self._timer is not None:
@@ -127,6 +133,21 @@ class PatientProtocol(HttpProtocol):
 
     def _give_up(self) -> None:
         self.transport.abort()
+
+    # -- a client that still sends
+
+    def part(self) -> None:
+        """Say that nothing more comes, and close when the client has, or soon.
+
+        To close while bytes of it wait to be read would reset the connection, and the answer would
+        be lost on its way.
+        """
+        self._refused = True
+        self._disarm()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._lingering = self.loop.call_later(self._patience.linger_s, self.transport.close)
 
     # -- the parser tells how far a request has come
 
@@ -240,13 +261,12 @@ class PatientProtocol(HttpProtocol):
         if self._refused:
             return
         self._refused = True
-        self._disarm()
         if self._owes_another:
             # This answer would be taken for that one, or stand in the middle of it.
             self.transport.abort()
             return
         self.transport.write(answer)
-        self.transport.close()
+        self.part()
 
     @property
     def _owes_another(self) -> bool:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.config.settings import Config
@@ -61,13 +62,48 @@ async def test_a_head_in_many_pieces_that_is_too_large() -> None:
     async with limited(max_head_bytes=1024) as gateway:
         reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
         writer.write(GET)
-        # Not much more than is allowed: what nobody reads would cost the client its answer.
-        for _ in range((1024 - len(GET)) // 19 + 1):
+        for _ in range(1000):
             writer.write(b"x-piece: 12345678\r\n")
             await writer.drain()
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         assert told(await reader.read(), 431)["code"] == "head_too_large"
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "sent", "status"),
+    [
+        ({"max_head_bytes": 1024}, GET + b"x-large: ", 431),
+        ({"max_request_bytes": 1024}, POST + b"content-length: 100000000\r\n\r\n", 413),
+        ({}, b"this is not HTTP\r\n", 400),
+    ],
+    ids=["head", "body", "noise"],
+)
+async def test_who_still_sends_can_read_why_it_was_refused(
+    limits: dict[str, Any], sent: bytes, status: int
+) -> None:
+    async with limited(**limits) as gateway:
+        answer = await gateway.raw(sent + b"a" * 5_000_000)
+        assert told(answer, status)["message"]
+
+
+async def test_who_does_not_stop_sending_is_cut_off() -> None:
+    async with limited(max_head_bytes=1024) as gateway:
+        gateway.app.patience = msgspec.structs.replace(gateway.app.patience, linger_s=0.05)
+        reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+        writer.write(GET + b"x-large: " + b"a" * 1000)
+        assert b"431" in await reader.readline()
+
+        async def go_on() -> None:
+            while True:
+                writer.write(b"a" * 1000)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+        with pytest.raises(ConnectionError):
+            await go_on()
+        writer.close()
+        await until(lambda: not gateway.server.server_state.connections)
 
 
 @pytest.mark.parametrize("sent", [b"G", GET, GET + b"x-slow: "])
