@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
@@ -236,7 +235,8 @@ class Pipeline:
                 raise
             meter.failed(error, meter.attempt.target)
             final = [Error(error)]
-        except (asyncio.CancelledError, GeneratorExit) as gone:
+        except BaseException as gone:
+            # A caller who leaves, or a bug of a provider: the request has ended all the same.
             if started:
                 meter.failed(gone, meter.attempt.target)
             raise
