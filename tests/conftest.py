@@ -1,16 +1,18 @@
 """What holds for every test: no network beyond loopback, no keys, a home of its own."""
 
+import asyncio
 import gc
 import os
 import re
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from tests.support import services
+from tests.support.loops import SteadyLoop
 from tests.support.network import install_network_guard
 
 PRIVATE_VARIABLE = re.compile(
@@ -46,6 +48,10 @@ def pytest_collection_finish() -> None:
     gc.collect()
     # Nor shall every later search go through the thousands of tests: a whole second each.
     gc.freeze()
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"steady": SteadyLoop}
 
 
 @pytest.fixture(autouse=True)

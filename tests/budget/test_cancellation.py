@@ -20,7 +20,7 @@ TOTAL = Budget(name="total", limit_nanos=10**9)
 
 async def settled_down(at: Books) -> None:
     """Until nothing is held any more; fails when something is for ever."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await at.balance()).held_nanos:  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0)
 

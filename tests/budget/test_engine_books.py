@@ -171,7 +171,7 @@ async def test_a_stream_that_is_left_is_paid_for_as_far_as_it_came(
         else:
             del stream
             gc.collect()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             # The ledger tells nobody; each look at it takes a moment.
             while not (found := await paid(engine)):
                 pass
@@ -426,7 +426,7 @@ async def test_an_answer_in_hand_is_given_although_the_ledger_is_locked(tmp_path
             return FakeReply(text="Hello", usage=Usage(7, 3))
 
         async with bookkeeper(tmp_path, FakeProvider([lock])) as engine:
-            result = await engine.create_message("Hi", max_tokens=9, timeout=0.5)
+            result = await engine.create_message("Hi", max_tokens=9, timeout=3.0)
             assert result.text == "Hello"
             locked.execute("COMMIT")
             async with asyncio.timeout(20):

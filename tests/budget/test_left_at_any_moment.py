@@ -29,7 +29,7 @@ async def bills(engine: Engine) -> list[Entry]:
     async def closed() -> list[Entry]:
         return [each async for each in ledger.entries() if each.kind != "hold"]
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (found := await closed()):
             pass
     assert not await ledger.verify()

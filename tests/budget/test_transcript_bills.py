@@ -160,7 +160,7 @@ async def test_a_recording_that_was_sent_in_vain_costs_its_seconds(
     async with RawServer(silent) as server, whisper(tmp_path, server.url) as engine:
         if how == "timeout":
             with pytest.raises(ProviderTimeout):
-                await engine.transcribe(recording(), timeout=2.0)
+                await engine.transcribe(recording(), timeout=3.0)
             assert heard.is_set()
         else:
             asking = asyncio.ensure_future(engine.transcribe(recording()))

@@ -82,7 +82,7 @@ async def test_what_nobody_waits_for_is_written_with_what_comes_next(
 
 
 async def repeated(ask: Callable[[], Awaitable[Balance]]) -> AsyncGenerator[Balance]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             yield await ask()
 

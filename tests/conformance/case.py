@@ -32,7 +32,7 @@ ErrorT = TypeVar("ErrorT", bound=PenstockError)
 
 PROMPT = "Hello"
 MAX_TOKENS = 64
-CLOSED_WITHIN_S = 1.0
+CLOSED_WITHIN_S = 20.0
 """How long an upstream may go on after its caller has gone: a promise of the design."""
 
 

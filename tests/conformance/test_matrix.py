@@ -17,7 +17,6 @@ CELLS = [
 ]
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize(("behaviour", "subject"), CELLS)
 async def test_cell(behaviour: Behaviour, subject: Subject) -> None:
     absent = subject.not_applicable.get(behaviour.id)

@@ -13,7 +13,6 @@ from tests.faults.asking import AMPLE_S, BOTH, DIALECTS, Ask, engine_on, streame
 from tests.faults.manifest import proves
 from tests.faults.server import FaultServer
 
-pytestmark = pytest.mark.timeout(30)
 ANSWER = Usage(PROMPT_TOKENS, len(WORDS))
 """What one whole answer takes by the provider's own count."""
 
@@ -183,7 +182,7 @@ async def test_a_stream_that_is_left_is_one_cancellation(by_id: bool) -> None:
             if said == first_words(3):
                 break
         await (engine.cancel_request(stream.request_id) if by_id else stream.aclose())
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             await server.gone.wait()
         assert await rows(engine) == {("primary", "stall.3"): (1, {"RequestCancelled": 1})}
         usage = (await engine.usage_stats()).total.usage
@@ -203,7 +202,7 @@ async def test_a_request_that_is_cancelled_before_any_token_counts_once(ask: Ask
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             await server.gone.wait()
         total = (await engine.usage_stats()).total
         assert (total.requests, total.failures) == (1, {RequestCancelled.__name__: 1})

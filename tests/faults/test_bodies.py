@@ -22,7 +22,6 @@ from tests.faults.scenarios import ENDLESS, PINGS, SMALL
 from tests.faults.server import FaultServer
 from tests.faults.ways import BOMB_BYTES, packed_bomb
 
-pytestmark = pytest.mark.timeout(30)
 KINDS = pytest.mark.parametrize("kind", DIALECTS)
 POOL = {"retries": 1}
 FEW_BYTES = BOMB_BYTES // 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,14 @@ from penstock import PenstockError, ProviderTimeout, ProviderUnavailable, RateLi
 from tests.faults.answer import PROMPT_TOKENS, WHOLE, WORDS, first_words
 from tests.faults.asking import AMPLE_S
 from tests.faults.doors import DOORS, Told, words_of
-from tests.faults.gateways import SHORT_S, Site, gateway_on
+from tests.faults.gateways import Site, gateway_on
 from tests.faults.manifest import ANSWERS, shows
 from tests.faults.manifest import DOORS as ALL
 from tests.faults.server import FaultServer
 from tests.faults.test_accounting import estimated, rows
 from tests.unit.server.gateway_support import until
 
-pytestmark = pytest.mark.timeout(30)
+COOLDOWN_S = 0.3
 FORMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 AT_ANSWERS = pytest.mark.parametrize("door", ANSWERS)
 AT_ALL = pytest.mark.parametrize("door", ALL)
@@ -48,33 +49,42 @@ async def test_a_primary_that_was_down_is_back_within_one_cooldown(
     pool = {
         "retries": 0,
         "breaker_failures": 3,
-        "breaker_cooldown_s": 0.3,
+        "breaker_cooldown_s": COOLDOWN_S,
         "breaker_half_open_successes": 2,
     }
     server = FaultServer()
     models = {"m": ("healthy.a", "healthy.b")}
     async with gateway_on(tmp_path, models, pool=pool, server=server) as site:
         server.down_for = "healthy.a"
+        failed_by = 0.0
         for turn in range(6):
+            failures = len(server.of("healthy.a"))
             told = await site.ask(door, stream=bool(turn % 2))
             assert (told.text, told.whole) == (WHOLE, True)
             assert told.headers["x-penstock-provider"] == "second-m"
-        assert len(server.of("healthy.a")) == 3, "it was not left alone after the third failure"
+            failed_by = time.monotonic() if len(server.of("healthy.a")) > failures else failed_by
+        assert len(server.of("healthy.a")) >= 3
+        gaps = server.gaps("healthy.a")[2:]
+        assert all(gap >= COOLDOWN_S for gap in gaps), "it was not left alone after three failures"
         server.down_for = None
-        recovered = asyncio.get_running_loop().time()
         while True:
+            began = time.monotonic()
             told = await site.ask(door)
             assert (told.text, told.whole) == (WHOLE, True)
             if told.headers["x-penstock-provider"] == "primary-m":
                 break
+            assert began < failed_by + COOLDOWN_S, "its time was over, and it was not asked"
             await asyncio.sleep(0.01)
-        assert asyncio.get_running_loop().time() - recovered < 0.3 + 1.0
         await site.check_afterwards([door])
 
 
 @shows(["breaker-refusal"], ALL)
 @AT_ALL
-async def test_a_target_that_is_left_alone_says_for_how_long(door: str, tmp_path: Path) -> None:
+async def test_a_target_that_is_left_alone_says_for_how_long(
+    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who has no other target would soon be let through.
+    monkeypatch.setattr("penstock.pool.breaker.LAST_RESORT_S", 60.0)
     pool = {"retries": 1, "breaker_failures": 2, "breaker_cooldown_s": 60.0}
     async with gateway_on(tmp_path, {"m": ("429.forever",)}, pool=pool) as site:
         refused(door, await site.ask(door), RateLimited)
@@ -118,7 +128,7 @@ async def test_a_caller_who_leaves_is_no_failure_of_the_target(door: str, tmp_pa
     async with gateway_on(tmp_path, {"m": ("silence",)}, pool=pool) as site:
         for number in (1, 2):
             await leave(site, door, stream=False)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(30):
                 await site.server.gone.wait()
             # An open breaker would have kept the second one away.
             assert len(site.server.of("silence")) == number
@@ -136,7 +146,7 @@ async def test_a_stream_that_is_left_is_paid_for_as_far_as_it_came(
     pool = {"stream_idle_timeout_s": AMPLE_S}
     async with gateway_on(tmp_path, {"m": ("stall.3",)}, pool=pool) as site:
         await leave(site, door, stream=True, after=b"word3 ")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             await site.server.gone.wait()
         await until(lambda: site.gateway.server.running_requests == 0)
         assert await rows(site.engine) == {("primary-m", "stall.3"): (1, {"RequestCancelled": 1})}
@@ -153,15 +163,15 @@ async def test_a_stream_that_is_left_is_paid_for_as_far_as_it_came(
 @shows(["429-deadline"], ["sampling"])
 @FORMS
 async def test_a_pause_beyond_the_deadline_is_not_waited_for(stream: bool, tmp_path: Path) -> None:
-    models = {"m": ("429.seconds", "healthy.b"), "alone": ("429.seconds",)}
+    models = {"m": ("429.later", "healthy.b"), "alone": ("429.later",)}
     async with gateway_on(tmp_path, models) as site:
-        told = await site.ask("sampling", stream=stream, timeout=0.9)
+        told = await site.ask("sampling", stream=stream, timeout=8)
         assert (told.text, told.whole) == (WHOLE, True)
-        told = await site.ask("sampling", "alone", stream, timeout=0.9)
+        told = await site.ask("sampling", "alone", stream, timeout=8)
         document = refused("sampling", told, RateLimited)
-        assert document["error"]["data"]["retryAfter"] == 1
-        assert told.headers["retry-after"] == "1"
-        assert [len(site.server.of("429.seconds", each)) for each in models] == [1, 1]
+        assert document["error"]["data"]["retryAfter"] == 9
+        assert told.headers["retry-after"] == "9"
+        assert [len(site.server.of("429.later", each)) for each in models] == [1, 1]
         await site.check_afterwards(["sampling"])
 
 
@@ -169,8 +179,8 @@ async def test_a_pause_beyond_the_deadline_is_not_waited_for(stream: bool, tmp_p
 @FORMS
 async def test_one_deadline_is_shared_by_all_attempts(stream: bool, tmp_path: Path) -> None:
     models = {"m": ("silence.a", "silence.b", "silence.c")}
-    async with gateway_on(tmp_path, models) as site:
-        told = await site.ask("sampling", stream=stream, timeout=SHORT_S * 1.5)
+    async with gateway_on(tmp_path, models, pool={"request_timeout_s": 2.0}) as site:
+        told = await site.ask("sampling", stream=stream, timeout=3.5)
         document = refused("sampling", told, ProviderTimeout)
         assert "own limit" in document["error"]["message"]
         assert [len(site.server.of(f"silence.{each}")) for each in "abc"] == [1, 1, 0]

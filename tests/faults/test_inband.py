@@ -11,7 +11,6 @@ from tests.faults.inband import INBAND
 from tests.faults.manifest import proves
 from tests.faults.server import FaultServer
 
-pytestmark = pytest.mark.timeout(30)
 POOL = {"retries": 1}
 ANY = sorted(INBAND)
 LATER = sorted(name for name, error in INBAND.items() if not error.only_first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.faults.asking import BOTH, Ask, engine_on, whole
 from tests.faults.manifest import proves
 from tests.faults.server import FaultServer
 
-pytestmark = pytest.mark.timeout(30)
+COOLDOWN_S = 0.3
 
 
 @proves("recovery")
@@ -22,7 +23,7 @@ async def test_a_primary_that_was_down_is_back_within_one_cooldown(ask: Ask) -> 
     pool = {
         "retries": 0,
         "breaker_failures": 3,
-        "breaker_cooldown_s": 0.3,
+        "breaker_cooldown_s": COOLDOWN_S,
         "breaker_half_open_successes": 2,
     }
     async with FaultServer() as server, FaultServer() as spare:
@@ -38,23 +39,27 @@ async def test_a_primary_that_was_down_is_back_within_one_cooldown(ask: Ask) -> 
         )
         async with penstock.open(config) as engine:
             server.down = True
+            failed_by = 0.0
             for _ in range(10):
+                failures = len(server.requests)
                 got = await ask(engine)
                 assert got.text == WHOLE
                 assert got.result is not None
                 assert got.result.metadata.provider == "spare"
-            # It was left alone after the third failure.
-            assert len(server.requests) == 3
+                failed_by = time.monotonic() if len(server.requests) > failures else failed_by
+            # It was left alone after the third failure, for as long as it was to be.
+            assert len(server.requests) >= 3
+            assert all(gap >= COOLDOWN_S for gap in server.gaps("healthy.a")[2:])
             server.down = False
-            recovered = asyncio.get_running_loop().time()
             while True:
+                began = time.monotonic()
                 got = await ask(engine)
                 assert got.text == WHOLE
                 assert got.result is not None
                 if got.result.metadata.provider == "primary":
                     break
+                assert began < failed_by + COOLDOWN_S, "its time was over, and it was not asked"
                 await asyncio.sleep(0.01)
-            assert asyncio.get_running_loop().time() - recovered < 0.3 + 1.0
 
 
 @proves("caller-gone")
@@ -63,7 +68,7 @@ async def test_a_caller_who_leaves_is_no_failure_of_the_target() -> None:
     async with FaultServer() as server, engine_on(server, "stall.3", pool=pool) as engine:
         stream = await engine.create_message_stream("Say it.", max_tokens=99, model="m")
         await stream.aclose()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             await server.gone.wait()
         again = await engine.create_message_stream("Say it.", max_tokens=99, model="m")
         await again.aclose()
@@ -81,7 +86,11 @@ async def test_retries_stay_a_fraction_of_the_traffic() -> None:
 
 @proves("breaker-refusal")
 @BOTH
-async def test_the_error_is_what_the_target_said_though_it_is_then_left_alone(ask: Ask) -> None:
+async def test_the_error_is_what_the_target_said_though_it_is_then_left_alone(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who has no other target would soon be let through.
+    monkeypatch.setattr("penstock.pool.breaker.LAST_RESORT_S", 60.0)
     pool = {"retries": 2, "breaker_failures": 2}
     async with FaultServer() as server, engine_on(server, "429.forever", pool=pool) as engine:
         assert isinstance((await ask(engine)).error, RateLimited)

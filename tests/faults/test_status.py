@@ -6,14 +6,12 @@ import pytest
 
 from penstock import ProviderTimeout, RateLimited
 from tests.faults.answer import WHOLE
-from tests.faults.asking import BOTH, LIMIT_S, Ask, engine_on, whole
+from tests.faults.asking import BOTH, Ask, engine_on, whole
 from tests.faults.manifest import proves
 from tests.faults.scenarios import CASES, Case
 from tests.faults.server import FaultServer
 
-pytestmark = pytest.mark.timeout(30)
-
-
+PATIENT = {"request_timeout_s": 2.0}
 ROWS = proves(*dict.fromkeys(case.row for case in CASES))
 
 
@@ -82,14 +80,14 @@ async def test_a_pause_that_is_asked_for_is_kept(form: str, least_s: float) -> N
 @proves("429-deadline")
 @BOTH
 async def test_a_pause_beyond_the_deadline_is_not_waited_for(ask: Ask) -> None:
-    async with FaultServer() as server, engine_on(server, "429.seconds", "healthy.b") as engine:
-        got = await ask(engine, timeout=0.9)
+    async with FaultServer() as server, engine_on(server, "429.later", "healthy.b") as engine:
+        got = await ask(engine, timeout=8)
         assert (got.text, got.error) == (WHOLE, None)
-        assert len(server.of("429.seconds")) == 1
-    async with FaultServer() as server, engine_on(server, "429.seconds") as engine:
-        got = await ask(engine, timeout=0.9)
+        assert len(server.of("429.later")) == 1
+    async with FaultServer() as server, engine_on(server, "429.later") as engine:
+        got = await ask(engine, timeout=8)
         assert isinstance(got.error, RateLimited)
-        assert got.error.retry_after == 1
+        assert got.error.retry_after == 9
 
 
 @proves("deadline")
@@ -97,9 +95,9 @@ async def test_a_pause_beyond_the_deadline_is_not_waited_for(ask: Ask) -> None:
 async def test_one_deadline_is_shared_by_all_attempts(ask: Ask) -> None:
     async with (
         FaultServer() as server,
-        engine_on(server, "silence.a", "silence.b", "silence.c") as engine,
+        engine_on(server, "silence.a", "silence.b", "silence.c", pool=PATIENT) as engine,
     ):
-        got = await ask(engine, timeout=LIMIT_S * 1.5)
+        got = await ask(engine, timeout=3.5)
         assert isinstance(got.error, ProviderTimeout)
         assert "own limit" in str(got.error)
         assert [len(server.of(f"silence.{each}")) for each in "abc"] == [1, 1, 0]

@@ -11,7 +11,6 @@ from tests.faults.manifest import proves
 from tests.faults.scenarios import BREAKS
 from tests.faults.server import FaultServer
 
-pytestmark = pytest.mark.timeout(30)
 KINDS = pytest.mark.parametrize("kind", DIALECTS)
 
 ROWS = proves("cut", "truncated", "stall", "no-terminal", "in-band-later")

@@ -60,6 +60,7 @@ async def _429(answer: Answer, form: str) -> bool:
         return await answer.say()
     headers = {
         "seconds": {"retry-after": "1"},
+        "later": {"retry-after": "9"},
         "ms": {"retry-after-ms": "120"},
         "date": {"retry-after": formatdate(time.time() + 2, usegmt=True)},
         "long": {"retry-after": "3600"},

@@ -8,12 +8,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-import pytest
-
 from penstock import MCPTool
 from penstock.mcp import ToolAdapter
 
-pytestmark = pytest.mark.timeout(30)
 TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
 SAID = {"content": [{"type": "text", "text": "said"}], "resultType": "complete"}
 

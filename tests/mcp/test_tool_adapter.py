@@ -104,7 +104,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(adapter: ToolAdapter)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while name not in (await adapter.call("stopped", {})).text:
             pass
 
@@ -113,7 +113,7 @@ async def test_a_change_of_the_list_is_noticed_although_it_was_said_to_last() ->
     async with ToolAdapter(stdio_server(), name="tests") as adapter:
         assert "sprout" not in [tool.definition.name for tool in await adapter.tools()]
         await adapter.call("grow", {})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while "sprout" not in [tool.definition.name for tool in await adapter.tools()]:
                 await adapter.call("stopped", {})
         assert (await adapter.call("sprout", {})).text == "sprouted"

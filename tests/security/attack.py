@@ -62,7 +62,7 @@ class Target:
                     await writer.drain()
                     await until(lambda: len(self.fake.requests) >= asked)
             with suppress(ConnectionError):
-                while data := await asyncio.wait_for(reader.read(65_536), 10):
+                while data := await asyncio.wait_for(reader.read(65_536), 30):
                     answer += data
         finally:
             writer.close()

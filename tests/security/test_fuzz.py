@@ -56,7 +56,7 @@ async def shout(target: Target, pieces: list[bytes]) -> None:
             await asyncio.sleep(0)
         writer.write_eof()
     with contextlib.suppress(ConnectionError):
-        while data := await asyncio.wait_for(reader.read(65_536), 10):
+        while data := await asyncio.wait_for(reader.read(65_536), 30):
             answer += data
     writer.close()
     with contextlib.suppress(ConnectionError):

@@ -104,7 +104,7 @@ async def test_floods_on_one_connection(caplog: pytest.LogCaptureFixture) -> Non
             answer = await target.gateway.client.get("/health")
             assert answer.status_code == 200, name
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await asyncio.wait_for(reader.readexactly(1), 10) if name not in (
+                await asyncio.wait_for(reader.readexactly(1), 30) if name not in (
                     "pongs",
                     "empty fragments",
                 ) else None

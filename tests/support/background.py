@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until this is so; fails when it never is."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - any condition, not one that has an event
             await asyncio.sleep(0)
 

@@ -172,7 +172,17 @@ async def tunnel(peer: Peer) -> None:
 async def settle() -> None:
     """Let both ends, which share this loop, take in all that is on its way over loopback."""
     for _ in range(20):
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+
+
+async def read_to_their_end() -> None:
+    """Wait until no client reads the rest of a body whose reader has left any more."""
+
+    def reads() -> bool:
+        return any("StreamingResponse.drain" in repr(task) for task in asyncio.all_tasks())
+
+    while reads():  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.001)
 
 
 async def unused_port() -> int:

@@ -173,12 +173,22 @@ async def test_cancelling_a_stream_closes_the_upstream_at_once() -> None:
     assert provider.open_streams == 0
 
 
+async def test_a_bug_of_a_provider_in_mid_stream_is_the_end_of_the_request() -> None:
+    line = pipeline(StubProvider([[Chunk("a")], ZeroDivisionError()]))
+    stream = await line.start(ask())
+    assert await anext(stream) == Chunk("a")
+    with pytest.raises(ZeroDivisionError):
+        await anext(stream)
+    assert await line.in_flight.emptied(0)
+    assert line.usage.stats().total.failures == {"ZeroDivisionError": 1}
+
+
 async def test_dropping_a_stream_closes_the_upstream() -> None:
     provider = StubProvider()
     stream = await pipeline(provider).start(ask())
     del stream
     gc.collect()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await provider.idle.wait()
 
 
@@ -215,8 +225,8 @@ async def test_a_stream_that_does_not_begin_in_time_is_given_up() -> None:
 
 async def test_a_stream_that_falls_silent_is_given_up_when_the_requests_time_is_over() -> None:
     provider = StubProvider([[Chunk("a")], Pause()])
-    stream = await pipeline(provider).start(ask(timeout=0.05))
-    async with asyncio.timeout(5):
+    stream = await pipeline(provider).start(ask(timeout=2.0))
+    async with asyncio.timeout(30):
         first, end = [event async for event in stream]
     assert first == Chunk("a")
     assert isinstance(end, Error)
@@ -228,11 +238,11 @@ async def test_the_limit_is_one_for_the_whole_answer_and_not_for_each_piece() ->
     class Ticking(StubProvider):
         async def stream(self, model: str, request: SamplingRequest) -> ProviderStream:
             while True:
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.3)
                 yield [Chunk("tick")]
 
-    stream = await pipeline(Ticking()).start(ask(timeout=0.1))
-    async with asyncio.timeout(5):
+    stream = await pipeline(Ticking()).start(ask(timeout=2.0))
+    async with asyncio.timeout(30):
         events = [event async for event in stream]
     assert isinstance(events[-1], Error)
     assert 1 <= len(events) < 10
@@ -240,9 +250,9 @@ async def test_the_limit_is_one_for_the_whole_answer_and_not_for_each_piece() ->
 
 async def test_a_reader_that_comes_back_too_late_finds_the_request_given_up() -> None:
     provider = StubProvider()
-    stream = await pipeline(provider).start(ask(timeout=0.05))
+    stream = await pipeline(provider).start(ask(timeout=1.5))
     assert await anext(stream) == Chunk("Hel")
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(1.6)
     with pytest.raises(ProviderTimeout):
         await stream.result()
     assert provider.open_streams == 0

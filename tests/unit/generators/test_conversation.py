@@ -385,8 +385,8 @@ async def test_the_requests_own_limit_holds_for_the_tools_too(errors: Any) -> No
         await asyncio.Event().wait()
 
     provider = script(calls("hang"), DONE)
-    with pytest.raises(ProviderTimeout, match=r"limit of 1 s") as caught:
-        await generator(provider, hang, timeout=1, tool_errors=errors).generate()
+    with pytest.raises(ProviderTimeout, match=r"limit of 2 s") as caught:
+        await generator(provider, hang, timeout=2, tool_errors=errors).generate()
     assert caught.value.provider == "fake"
     assert len(provider.requests) == 1
 

@@ -69,6 +69,6 @@ async def test_all_are_asked_before_any_has_answered() -> None:
             await asked.wait()
             return await super().tools()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         found, _ = await tools_of([Slow("one", [look]), Slow("two", [look])])
     assert found == [look, look]

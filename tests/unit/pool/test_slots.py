@@ -220,7 +220,7 @@ async def test_after_a_429_no_line_stands_still() -> None:
     slots.throttled()
     slots.release(well=False)
     assert (slots.in_flight, slots.limit) == (1, 1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         # One after the other, and not all at once.
         await asyncio.gather(*(slots.acquire(each) for each in "ab"))
     assert (slots.in_flight, slots.waiting) == (3, 0)

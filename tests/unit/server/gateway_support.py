@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import msgspec
 
 from penstock.gateway import Engine
 from penstock.server.access import Gate
@@ -106,10 +107,12 @@ async def running_gateway(
     listener = listen(host, 0)
     started = asyncio.Event()
     app = application(lambda: engine, engine.config, key_required=key_required)
+    # Who is refused while it sends reads why, also where the machine pauses for seconds.
+    app.patience = msgspec.structs.replace(app.patience, linger_s=30.0)
     server = GatewayServer(app, on_start=started.set, tls=tls)
     task = asyncio.create_task(server.serve([listener]))
     port: int = listener.getsockname()[1]
-    await asyncio.wait_for(started.wait(), 5)
+    await asyncio.wait_for(started.wait(), 30)
     name = f"[{host}]" if ":" in host else host
     # Reading all the authorities of the world for plain HTTP would take most of a test's time.
     client = httpx.AsyncClient(base_url=f"http://{name}:{port}", timeout=20, verify=False)
@@ -121,10 +124,20 @@ async def running_gateway(
             if not task.done():
                 server.stop()
                 server.stop()
-            await asyncio.wait_for(task, 15)
+            await asyncio.wait_for(task, 30)
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until this holds; a test's time limit ends what never does."""
     while not condition():  # noqa: ASYNC110 - the server tells nobody when it changes
         await asyncio.sleep(0.005)
+
+
+async def settled(value: Callable[[], object]) -> None:
+    """Wait until this has not changed for many turns of the loop, however long one may take."""
+    before, same = value(), 0
+    while same < 100:
+        await asyncio.sleep(0.003)
+        now = value()
+        same = same + 1 if now == before else 0
+        before = now

@@ -134,6 +134,7 @@ async def test_a_body_that_never_ends(sent: bytes) -> None:
         head = POST + b"content-length: %d\r\n\r\n" % len(BODY)
         assert told(await gateway.raw(head + sent), 408)["code"] == "request_timeout"
         await until(lambda: gateway.server.running_requests == 0)
+        gateway.app.patience = Patience()
         assert (await gateway.chat("Hi")).status_code == 200
 
 

@@ -49,15 +49,19 @@ class Served:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.screen = ""
-        assert process.stdout is not None
-        for line in process.stdout:
-            self.screen += line
-            if "Ctrl-C stops" in line:
-                break
+        self.read_until("Ctrl-C stops")
         match = ADDRESS.search(self.screen)
         assert match is not None, f"{self.screen}{process.poll()}"
         self.port = int(match[1])
         self.url = match[0]
+
+    def read_until(self, words: str) -> None:
+        """Read on to the line that has these words, or to the end."""
+        assert self.process.stdout is not None
+        for line in iter(self.process.stdout.readline, ""):
+            self.screen += line
+            if words in line:
+                break
 
     def post(self, path: str, **fields: Any) -> Any:
         request = urllib.request.Request(
@@ -68,7 +72,7 @@ class Served:
 
     def finish(self) -> tuple[int, str, str]:
         """How it ended, and what it said besides a line for each request."""
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=50)
         other = [line for line in err.splitlines(keepends=True) if not LOGGED.match(line)]
         return self.process.returncode, out, "".join(other)
 
@@ -120,35 +124,35 @@ def test_the_screen_says_how_to_try_it_and_it_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_a_stream_finish(tmp_path: Path, number: signal.Signals) -> None:
     with (
-        slow_upstream(seconds=1.0) as upstream,
-        served(tmp_path, wire_config(upstream)) as gateway,
+        slow_upstream() as upstream,
+        served(tmp_path, wire_config(upstream.port)) as gateway,
         open_stream(gateway.port) as stream,
     ):
         read_until(stream, b'"first"')
         gateway.process.send_signal(number)
+        gateway.read_until("letting 1 request finish")
+        upstream.go_on()
         received = b"".join(iter(lambda: stream.recv(65536), b""))
         assert b'"last"' in received
         assert received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
         code, out, err = gateway.finish()
     assert (code, err) == (0, "")
-    assert "letting 1 request finish" in out
+    assert "Stopped." in out
 
 
 def test_a_second_signal_cuts(tmp_path: Path) -> None:
+    patient = "[server]\ngrace_s = 600\n"
     with (
-        slow_upstream(seconds=30) as upstream,
-        served(tmp_path, wire_config(upstream)) as gateway,
+        slow_upstream() as upstream,
+        served(tmp_path, wire_config(upstream.port) + patient) as gateway,
         open_stream(gateway.port) as stream,
     ):
         read_until(stream, b'"first"')
         gateway.process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
-        assert gateway.process.poll() is None
-        started = time.monotonic()
+        gateway.read_until("letting 1 request finish")
         gateway.process.send_signal(signal.SIGTERM)
         received = b"".join(iter(lambda: stream.recv(65536), b""))
         code, out, err = gateway.finish()
-        assert time.monotonic() - started < 3
     assert b"shutting_down" in received
     assert b"[DONE]" not in received
     assert (code, err) == (0, "")
@@ -167,7 +171,6 @@ def test_what_is_left_goes_to_the_collector_at_the_end(tmp_path: Path) -> None:
         assert "gen_ai.client.operation.duration" in collector.metric_names
 
 
-@pytest.mark.timeout(40)
 def test_a_silent_collector_does_not_keep_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,11 +268,11 @@ def test_people_at_a_terminal_see_colours(tmp_path: Path) -> None:
     seen = b""
     try:
         while b"Ctrl-C stops" not in seen:
-            assert select.select([main], [], [], 20)[0], seen
+            assert select.select([main], [], [], 50)[0], seen
             seen += os.read(main, 65536)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(30)
         os.close(main)
     assert b"\x1b[" in seen
     assert process.returncode == 0
@@ -329,9 +332,9 @@ def test_many_models_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_embedded_model_answers(tmp_path: Path) -> None:
     started = time.monotonic()
     with served(tmp_path, None) as gateway:
-        with urllib.request.urlopen(f"{gateway.url}/health", timeout=10) as response:
+        with urllib.request.urlopen(f"{gateway.url}/health", timeout=30) as response:
             assert json.load(response)["status"] == "ok"
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
         message = {"role": "user", "content": "Name three colours"}
         answer = gateway.post("/v1/chat/completions", messages=[message], max_tokens=12)
         assert answer["choices"][0]["message"]["content"].strip()
@@ -344,7 +347,7 @@ def test_the_embedded_model_answers(tmp_path: Path) -> None:
 
 
 UPSTREAM = """
-import http.server, sys, time
+import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
@@ -352,7 +355,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
         self.say('{"id":"1","model":"m","choices":[{"index":0,"delta":{"content":"first"}}]}')
-        time.sleep(float(sys.argv[1]))
+        sys.stdin.readline()
         self.say('{"choices":[{"index":0,"delta":{"content":"last"},"finish_reason":"stop"}]}')
         self.say("[DONE]")
     def say(self, data):
@@ -366,18 +369,31 @@ server.serve_forever()
 """
 
 
+class Upstream:
+    """A provider that says one word, waits until it may go on, and says the last."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input = process.stdin
+        self.port = int(process.stdout.readline())
+
+    def go_on(self) -> None:
+        self._input.write(b"\n")
+        self._input.flush()
+
+
 @contextlib.contextmanager
-def slow_upstream(*, seconds: float) -> Generator[int]:
-    """A provider that says one word, waits, and says the last."""
+def slow_upstream() -> Generator[Upstream]:
     process = subprocess.Popen(
-        [sys.executable, "-c", UPSTREAM, str(seconds)],
+        [sys.executable, "-c", UPSTREAM],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     with process:
         try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline())
+            yield Upstream(process)
         finally:
             process.kill()
 
@@ -405,6 +421,6 @@ def open_stream(port: int) -> Generator[socket.socket]:
     """A raw connection on which a streamed answer has been asked for."""
     body = b'{"stream":true,"messages":[{"role":"user","content":"Hi"}]}'
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}"
-    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+    with socket.create_connection(("127.0.0.1", port), 50) as connection:
         connection.sendall(head.encode() + b"\r\n\r\n" + body)
         yield connection

@@ -139,7 +139,7 @@ async def speak(gateway: Gateway, data: bytes) -> None:
     async with raw_socket(gateway) as client:
         client.writer.write(data)
         client.writer.write_eof()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             with contextlib.suppress(ConnectionError):
                 await client.reader.read()
 

@@ -22,7 +22,7 @@ from tests.support.wire.server import WireServer
 from tests.unit.server.gateway_support import Gateway, running_gateway, until
 from tests.unit.server.sampling_support import ENDS, params, socket_of, wire_engine
 
-PROMPT_S = 1.0
+PROMPT_S = 20.0
 TOOL = {"name": "f", "inputSchema": {"type": "object"}}
 
 
@@ -323,7 +323,7 @@ async def test_a_server_that_stops_lets_requests_finish() -> None:
         await socket.ask(2)
         assert (await socket.end(2))["error"]["data"]["reason"] == "shutting_down"
         assert (await socket.end(1))["type"] == "complete"
-        await asyncio.wait_for(gateway.task, 5)
+        await asyncio.wait_for(gateway.task, 30)
     assert socket.text(1) == "one two three four five"
     assert (idle.connection.close_code, socket.connection.close_code) == (1012, 1012)
 
@@ -337,7 +337,7 @@ async def test_a_server_without_time_tells_every_request() -> None:
         gateway.server.stop()
         gateway.server.stop()
         ends = [await socket.end(number) for number in range(3)]
-        await asyncio.wait_for(gateway.task, 5)
+        await asyncio.wait_for(gateway.task, 30)
         await socket.connection.wait_closed()
     assert {end["error"]["data"]["reason"] for end in ends} == {"shutting_down"}
     assert socket.connection.close_code == 1012

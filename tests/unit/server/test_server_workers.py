@@ -71,7 +71,7 @@ class Fleet:
     def stop(self) -> int:
         """Ctrl-C, and the exit code."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(20)
+        return self.process.wait(50)
 
 
 @contextmanager
@@ -148,7 +148,7 @@ ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"late"},"finish_
 def refuses(address: tuple[str, int]) -> bool:
     """Whether nobody can connect any more."""
     try:
-        socket.create_connection(address, 20).close()
+        socket.create_connection(address, 50).close()
     except ConnectionRefusedError:
         return True
     except ConnectionResetError:
@@ -171,9 +171,9 @@ def test_who_comes_while_running_requests_finish_is_refused_at_once(tmp_path: Pa
         # The one that was let in before is still being answered.
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}"
         asked.sendall(head.encode() + b"\r\n\r\n" + ANSWER)
-        answer = running.result(20)
+        answer = running.result(50)
         assert (answer.status_code, "late" in answer.text) == (200, True)
-        assert gateway.process.wait(20) == 0
+        assert gateway.process.wait(50) == 0
         asked.close()
 
 

@@ -83,7 +83,7 @@ async def assert_over(stream: StreamHandle, upstream: Upstream) -> None:
     assert await by_batch(stream) == []
     assert await stream.cancel() is False
     await stream.aclose()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await upstream.closed.wait()
 
 
@@ -213,7 +213,7 @@ async def test_another_task_stops_a_waiting_reader(
     task = asyncio.ensure_future(read(stream))
     for pause in pauses[:at]:
         pause.over.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await pauses[at].reached.wait()
         await stop(stream)
         events = await task
@@ -230,7 +230,7 @@ async def test_stopping_twice_in_every_way_interrupts_the_reader_once(read: Read
     await pause.reached.wait()
     assert await asyncio.gather(stream.cancel(), stream.cancel()) == [True, False]
     await stream.aclose()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await task == [A, Cancelled()]
     await assert_over(stream, upstream)
 
@@ -402,7 +402,7 @@ async def test_dropping_the_handle_closes_the_upstream(taken: int) -> None:
         await anext(stream)
     del stream
     gc.collect()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await upstream.closed.wait()
 
 
@@ -416,7 +416,7 @@ async def test_a_reader_that_breaks_out_and_drops_the_handle_closes_the_upstream
 
     assert await first_text() == "a"
     gc.collect()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await upstream.closed.wait()
 
 

@@ -57,14 +57,14 @@ class Loader:
 
 async def drain(call: Call) -> list[str]:
     chunks: list[str] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (batch := await call.next()) is not None:
             chunks += batch
     return chunks
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0.005)
 

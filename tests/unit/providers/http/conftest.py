@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
+from tests.support.loops import SteadyLoop
+
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": SteadyLoop, "uvloop": uvloop.new_event_loop}
