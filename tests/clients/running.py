@@ -28,7 +28,7 @@ LOCKS = HERE.parents[1] / "requirements"
 PYTHONS = ("client-litellm.txt", "client-frameworks.txt")
 FIRST_RUN_SECONDS = 580
 """For a test that may have to install the packages; below the backstop of a whole test process."""
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 150
 LAST_WORDS_SECONDS = 1
 STOP_SECONDS = 5
 # The process may talk to this machine only, like every test.

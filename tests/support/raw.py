@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from tests.support.services import free_port
+
 HOST = "127.0.0.1"
 OK_HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED_HEAD = OK_HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -187,8 +189,4 @@ async def read_to_their_end() -> None:
 
 async def unused_port() -> int:
     """A port that refuses connections."""
-    server = await asyncio.start_server(lambda _reader, _writer: None, HOST, 0)
-    port: int = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return port
+    return free_port()

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -17,8 +18,8 @@ from typing import NoReturn
 import pytest
 
 HOST = "127.0.0.1"
-START_SECONDS = 20.0
-STOP_SECONDS = 10.0
+START_SECONDS = 50.0
+STOP_SECONDS = 30.0
 START_ATTEMPTS = 3
 
 # Beyond running without a sandbox as root, these keep the browser from calling home.
@@ -61,11 +62,16 @@ def missing(what: str) -> NoReturn:
 
 
 def free_port() -> int:
-    """A loopback port that nothing listened on just now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nothing listened on just now.
+
+    It is none of those that the system gives by itself, which the next connection of any test may
+    have; nor does it depend on the seed, which all processes of a run share.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

@@ -26,7 +26,7 @@ def inspector() -> list[str]:
     """The command, without what to do."""
     packages = node.required_packages(PACKAGES)
     program = packages / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
-    return [str(node.NODE), str(program), "--cli"]
+    return [str(node.NODE), str(program), "--cli", "--connect-timeout", "120000"]
 
 
 async def inspect(command: Sequence[str], folder: Path) -> Any:

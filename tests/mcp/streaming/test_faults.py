@@ -29,7 +29,7 @@ from tests.support.services import HOST
 
 async def test_a_modern_client_that_goes_away_in_mid_chunk_cancels_the_tool() -> None:
     url = shared_server().url
-    async with httpx.AsyncClient() as http, connected("http", "auto") as other:
+    async with httpx.AsyncClient(timeout=30) as http, connected("http", "auto") as other:
         headers = await headers_for("auto", http, url, "endless")
         body = tool_call("auto", "endless", {"name": "gone", "size": 100_000}, token="t")
         async with posted(url, headers, body) as messages:
@@ -39,7 +39,7 @@ async def test_a_modern_client_that_goes_away_in_mid_chunk_cancels_the_tool() ->
 
 async def test_a_legacy_client_that_loses_its_stream_cancels_nothing() -> None:
     url = shared_server().url
-    async with httpx.AsyncClient() as http, connected("http", "legacy") as other:
+    async with httpx.AsyncClient(timeout=30) as http, connected("http", "legacy") as other:
         headers = await headers_for("legacy", http, url, "endless")
         body = tool_call("legacy", "endless", {"name": "lost", "size": 10_000}, token="t")
         async with posted(url, headers, body) as messages:
@@ -59,7 +59,7 @@ async def test_a_legacy_client_that_loses_its_stream_cancels_nothing() -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_does_not_read_slows_the_generator(era: str) -> None:
     url, name = shared_server().url, f"slow {era}"
-    async with httpx.AsyncClient() as http, connected("http", "auto") as other:
+    async with httpx.AsyncClient(timeout=30) as http, connected("http", "auto") as other:
         headers = await headers_for(era, http, url, "endless")
         body = tool_call(era, "endless", {"name": name, "size": 100_000}, token="t")
         reader, writer = await asyncio.open_connection(HOST, shared_server().port, limit=2**16)

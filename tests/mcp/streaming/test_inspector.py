@@ -16,6 +16,7 @@ from tests.support import node
 
 PACKAGES = Path(__file__).parents[1] / "serving" / "npm"
 """The inspector is installed once for all tests that need it."""
+PATIENTLY = ("--connect-timeout", "120000")
 pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.parametrize("era", ["legacy", "modern", "auto"]),
@@ -27,7 +28,7 @@ async def inspect(way: str, era: str, folder: Path, *what: str) -> Any:
     """What it prints when it is told to do this."""
     packages = node.required_packages(PACKAGES)
     program = packages / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
-    command = [str(node.NODE), str(program), "--cli", "--protocol-era", era]
+    command = [str(node.NODE), str(program), "--cli", *PATIENTLY, "--protocol-era", era]
     if way == "http":
         command += [shared_server().url, *what]
     else:

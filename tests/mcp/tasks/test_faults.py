@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sqlite3
 import sys
 import time
@@ -37,7 +38,7 @@ from tests.mcp.tasks.conftest import client_of, over_http, over_stdio
 from tests.mcp.tasks.server import Bench
 from tests.mcp.tasks.test_legacy import sent
 from tests.mcp.tasks.test_tasks import started, text_of, until
-from tests.support.services import HOST, free_port
+from tests.support.services import HOST
 
 
 async def test_a_killed_server_leaves_failures_that_say_so(tmp_path: Path) -> None:
@@ -119,17 +120,17 @@ async def authorised(tmp_path: Path) -> AsyncGenerator[str]:
 @asynccontextmanager
 async def served(bench: Bench, **options: Any) -> AsyncGenerator[str]:
     """The server in this process, behind an address."""
-    port = free_port()
+    listener = socket.create_server((HOST, 0))
     app = bench.server.streamable_http_app(**options)
-    server = uvicorn.Server(uvicorn.Config(app, HOST, port, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     async with bench.tasks:
-        serving = asyncio.create_task(server.serve())
+        serving = asyncio.create_task(server.serve([listener]))
         while True:
             if server.started:
                 break
             await asyncio.sleep(0.01)
         try:
-            yield f"http://{HOST}:{port}/mcp"
+            yield f"http://{HOST}:{listener.getsockname()[1]}/mcp"
         finally:
             server.should_exit = True
             await serving

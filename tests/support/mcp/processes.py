@@ -17,7 +17,7 @@ from penstock import MCPTool
 from tests.support.services import HOST, free_port, wait_until
 
 SCRIPT = Path(__file__).with_name("server.py")
-START_SECONDS = 30.0
+START_SECONDS = 100.0
 
 
 def on_sdk(port: int) -> list[str]:
@@ -50,7 +50,10 @@ class HttpServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        assert wait_until(lambda: _connects(self.port), START_SECONDS), "the server did not start"
+        process = self._process
+        wait_until(lambda: process.poll() is not None or _connects(self.port), START_SECONDS)
+        assert process.poll() is None, f"the server ended with {process.returncode}"
+        assert _connects(self.port), "the server did not start"
 
     def kill(self) -> None:
         """Return when it is gone."""

@@ -137,7 +137,7 @@ def test_a_request_that_takes_too_long_is_given_up(
     finished = penstock_here("ask", "Hi", "-c", "slow.toml", "--timeout", "2")
     assert finished.code == 1
     assert "limit of 2 s" in finished.error_line
-    assert trickle_server.hung_up.wait(10)
+    assert trickle_server.hung_up.wait(30)
 
 
 def test_at_a_terminal_a_line_below_the_answer_tells_who_answered(folder: Path) -> None:

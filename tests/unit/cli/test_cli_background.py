@@ -37,7 +37,7 @@ def test_an_interrupt_cancels_the_coroutine_and_waits_for_its_end() -> None:
             ended.set()
 
     def interrupt() -> None:
-        started.wait(10)
+        started.wait(30)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -111,7 +111,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
         assert not trickle_server.hung_up.is_set()
         terminal.send("\x03")
         terminal.expect("stopped")
-        assert trickle_server.hung_up.wait(10)
+        assert trickle_server.hung_up.wait(30)
         terminal.expect("you> ")
         trickle_server.complete = True
         terminal.line("second")
@@ -156,7 +156,7 @@ def test_a_connection_that_the_server_closed_between_turns_is_not_used(
             terminal.expect("you> ")
             terminal.line(line)
             terminal.expect("one two ")
-            assert trickle_server.closed.acquire(timeout=10)
+            assert trickle_server.closed.acquire(timeout=30)
         terminal.expect("you> ")
         terminal.send("\x04")
         assert terminal.wait() == 0

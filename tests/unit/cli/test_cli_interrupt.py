@@ -17,7 +17,7 @@ def test_an_interrupt_in_mid_answer_closes_the_upstream_connection(
         assert process.stdout.read(8) == b"one two "
         assert not trickle_server.hung_up.is_set()
         process.send_signal(signal.SIGINT)
-        assert trickle_server.hung_up.wait(10)
+        assert trickle_server.hung_up.wait(30)
         assert process.wait(LIMIT_S) == 130
         assert (process.stdout.read(), process.stderr.read()) == (b"\n", b"")
 
@@ -40,7 +40,7 @@ def test_ctrl_c_at_a_terminal_leaves_the_partial_answer_and_ends_the_line(
         terminal.expect("one two ")
         terminal.send("\x03")
         assert terminal.wait() == 130
-        assert trickle_server.hung_up.wait(10)
+        assert trickle_server.hung_up.wait(30)
     assert terminal.screen.endswith("one two ^C\n")
 
 
@@ -50,7 +50,7 @@ def test_an_interrupt_ends_a_piped_chat(trickle_server: TrickleServer, folder: P
         assert process.stdout is not None
         assert process.stdout.read(8) == b"one two "
         process.send_signal(signal.SIGINT)
-        assert trickle_server.hung_up.wait(10)
+        assert trickle_server.hung_up.wait(30)
         assert process.wait(LIMIT_S) == 130
     assert len(trickle_server.bodies) == 1
 

@@ -346,8 +346,8 @@ def test_another_address_is_served_as_soon_as_there_is_a_key(tmp_path: Path) -> 
         found = re.search(r"http://0\.0\.0\.0:(\d+)", screen)
         assert found is not None
         url = f"http://127.0.0.1:{found[1]}{CHAT}"
-        assert httpx.post(url, json=BODY).status_code == 401
-        assert httpx.post(url, json=BODY, headers=bearer(text)).status_code == 200
+        assert httpx.post(url, json=BODY, timeout=30).status_code == 401
+        assert httpx.post(url, json=BODY, headers=bearer(text), timeout=30).status_code == 200
         assert text not in screen
 
 

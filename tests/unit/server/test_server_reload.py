@@ -270,7 +270,7 @@ def _url(read: Callable[[], bytes]) -> str:
 
 
 def _models(url: str) -> list[str]:
-    found = httpx.get(f"{url}/v1/models").json()["data"]
+    found = httpx.get(f"{url}/v1/models", timeout=30).json()["data"]
     return [each["id"] for each in found if "/" not in each["id"]]
 
 
@@ -284,7 +284,7 @@ async def test_https(tmp_path: Path, authority: Authority) -> None:
     trust = ssl.create_default_context(cafile=str(authority.file))
     async with running_gateway(engine_of(file), tls=certificates.context) as gateway:
         url = f"https://{gateway.host}:{gateway.port}"
-        async with httpx.AsyncClient(verify=trust, base_url=url) as client:
+        async with httpx.AsyncClient(verify=trust, base_url=url, timeout=30) as client:
             answer = await client.post(CHAT, json=chat_body("Hi", model="first"))
             assert answer.json()["choices"][0]["message"]["content"] == "Hi"
         first = await _serial(gateway, trust)

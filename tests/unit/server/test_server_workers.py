@@ -97,7 +97,7 @@ hash = "{hash_of(new_text())}"
         answers = [each.result() for each in asked]
         statuses = [answer.status_code for answer in answers]
         assert (statuses.count(200), statuses.count(429)) == (25, 35)
-        metrics = httpx.get(f"{gateway.url}/metrics", headers=bearer(text)).text
+        metrics = httpx.get(f"{gateway.url}/metrics", headers=bearer(text), timeout=30).text
         counted = re.findall(r'\npenstock_requests_total{.*outcome="ok".*} (\S+)', metrics)
         assert [float(each) for each in counted] == [25.0]
         assert gateway.stop() == 0

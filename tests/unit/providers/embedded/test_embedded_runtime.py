@@ -27,7 +27,7 @@ class ScriptedServer:
     def handle_chat_completions(self, body: str, on_chunk: Callable[[str], bool], /) -> None:
         self.started.append(body)
         for number in range(3):
-            self.gate.wait(10)
+            self.gate.wait(30)
             if on_chunk(f"{body}{number}"):
                 self.stopped.append(body)
                 return
@@ -137,7 +137,7 @@ def test_chunks_that_arrive_while_the_loop_is_busy_come_as_one_batch() -> None:
 
     async def main() -> None:
         call = runtime.submit("a")
-        assert loader.server.finished.wait(10)  # blocks the loop on purpose
+        assert loader.server.finished.wait(30)  # blocks the loop on purpose
         assert await call.next() == ["a0", "a1", "a2"]
         assert await call.next() is None
 
