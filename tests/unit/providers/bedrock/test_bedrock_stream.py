@@ -309,7 +309,11 @@ def test_any_messages_end_in_one_reply_or_one_typed_error(
 def test_a_piece_of_text_is_cheap() -> None:
     """Far above what it takes, so that only a change of kind fails here."""
     frames = [delta(0, text="token ") for _ in range(2000)]
-    decoder = ConverseStreamDecoder({})
-    began = time.process_time()
-    assert len(decoder.feed(frames)) == 2000
-    assert (time.process_time() - began) / 2000 < 50e-6
+
+    def seconds() -> float:
+        decoder = ConverseStreamDecoder({})
+        began = time.thread_time()
+        assert len(decoder.feed(frames)) == 2000
+        return time.thread_time() - began
+
+    assert min(seconds() for _ in range(3)) / 2000 < 50e-6

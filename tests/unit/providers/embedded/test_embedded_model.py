@@ -48,7 +48,7 @@ def run(use: Callable[[Provider], Coroutine[Any, Any, T]]) -> T:
     async def main() -> T:
         provider = EmbeddedProvider()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(150):
                 return await use(provider)
         finally:
             await provider.aclose()
@@ -197,9 +197,10 @@ def test_closing_a_stream_stops_the_model() -> None:
         async for _ in stream:
             break
         await stream.aclose()
-        start = time.monotonic()
+        # Of all threads, the model's too: on a busy machine the time on the wall says little.
+        start = time.process_time()
         reply = await provider.generate("smollm2", ask(user("Hi"), max_tokens=2))
-        return time.monotonic() - start, reply
+        return time.process_time() - start, reply
 
     seconds, reply = run(use)
     assert reply.usage.output_tokens == 2
@@ -211,9 +212,9 @@ def test_a_long_prompt_can_be_cancelled_while_it_is_read() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await provider.generate("smollm2", ask(user(LONG_PROMPT)))
-        start = time.monotonic()
+        start = time.process_time()
         await provider.generate("smollm2", ask(user("Hi"), max_tokens=2))
-        return time.monotonic() - start
+        return time.process_time() - start
 
     assert run(use) < 10  # the prompt would have taken more than 30
 
