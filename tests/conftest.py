@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis import is_hypothesis_test
 
 from tests.support import services
 from tests.support.loops import SteadyLoop
@@ -24,6 +25,9 @@ PRIVATE_VARIABLE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+
+UNMEASURED = {"clients", "conformance", "faults", "independent", "oracle", "security"}
+"""Tables whose rows are the same call for everybody who can be asked."""
 
 hypothesis.settings.register_profile("penstock", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("penstock")
@@ -40,6 +44,15 @@ def pytest_configure() -> None:
 def pytest_collection() -> None:
     # What is collected stays to the end: to look for garbage in it is work for nothing.
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # To measure lines makes a test half as long again. A property, or a table of rows, goes through
+    # the same lines again and again, and tests of single cases go through them as well.
+    for item in items:
+        part = item.path.relative_to(Path(__file__).parent).parts[0]
+        if part in UNMEASURED or is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.hookimpl(trylast=True)
