@@ -78,7 +78,7 @@ class Teaching:
         if self._learning is not None:
             if before._learning is not None:
                 self._learning.adopt(before._learning)
-            await self._learning.catch_up()
+            await self._learning.look(serving=True)
 
 
 def learns(config: Config) -> list[str]:

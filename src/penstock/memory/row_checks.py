@@ -15,6 +15,7 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.ports import Target
 from penstock.memory.rows import NANOS, packed, unpacked
 from penstock.memory.tables import Row
+from penstock.routing.features import SIZE
 from penstock.routing.outcomes import Quality, Source
 from penstock.tokens.estimate import estimate_text
 
@@ -124,10 +125,12 @@ class Checker:
     def _unpacked(self, given: object) -> bytes:
         try:
             data = base64.b64decode(str(given), validate=True)
-            if not data or not np.isfinite(unpacked(data)).all():
-                raise ValueError
+            numbers = unpacked(data)
         except (ValueError, binascii.Error):
             raise _wrong("features", "are no floats in Base64, as an export writes them") from None
+        if numbers.shape != (SIZE,) or not np.isfinite(numbers).all():
+            said = f"are {len(numbers)} numbers; {self._features.name!r} makes {SIZE}, all finite"
+            raise _wrong("features", f"{said}: give the row as it was exported, or its prompt")
         return data
 
 

@@ -44,7 +44,7 @@ class Learned:
         key: str | None,
     ) -> Sequence[Opinion]:
         """By expected quality, cost and time, as the request's priorities weigh them."""
-        await self._learning.look()
+        await self._learning.look(serving=request_id is not None)
         forecasts = self._outlook(request, targets, self._learning.expected(self._model, key))
         known = {
             target: Known(each.cost_usd, each.latency_ms)

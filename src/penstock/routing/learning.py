@@ -12,22 +12,22 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from penstock.contract.errors import InvalidRequest, PenstockError, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import Target
 from penstock.routing.decision import Choice, Weights
 from penstock.routing.evidence import Verdict
-from penstock.routing.features import Vector
+from penstock.routing.features import SIZE, Vector
 from penstock.routing.learned import Decided, Known, LearnedRouter
 from penstock.routing.outcomes import Quality, Source
 from penstock.routing.prompts import asked_text
 from penstock.routing.reading import Reader
-from penstock.routing.sessions import Session, session_of
-from penstock.routing.store import Events, Label, OutcomeStore, Served
+from penstock.routing.sessions import Repeats, session_of
+from penstock.routing.store import Event, Events, Label, OutcomeStore, Served
 from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
 from penstock.telemetry.records import AttemptRecord, Record, RequestContent, RequestRecord
@@ -39,11 +39,11 @@ _AT_ONCE = 500
 _BETWEEN_BREATHS = 20
 """Events that are learnt from before other work gets its turn."""
 _MOST_PENDING = 20_000
+_LONGEST_PAUSE_S = 30.0
+"""Between two looks at a store that cannot be read."""
 _PATIENCE_S = 1.5
 """How long a request is looked for that another process has served, and is about to write down."""
 _DAY_S = 86_400.0
-RETRY_WITHIN_S = 120.0
-"""A session that asks the same again within this time was not content with the answer."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -61,12 +61,6 @@ class _Pending(msgspec.Struct):
     decided: Decided
     text: str
     valid: bool | None = None
-
-
-class _Asked(NamedTuple):
-    request_id: str
-    what: int
-    at: float
 
 
 class Learning:
@@ -90,12 +84,13 @@ class Learning:
         self._store = store
         self._settings = settings or Settings()
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
-        self._asked: OrderedDict[Session, _Asked] = OrderedDict()
+        self._repeats = Repeats()
         self._cursor = 0
         self._generation: int | None = None
         self._reading = asyncio.Lock()
         self._tended = False
         self._looked = -LOOKED_EVERY_S
+        self._told_unreadable = False
 
     async def decide(
         self,
@@ -110,7 +105,11 @@ class Learning:
     ) -> Choice:
         """Choose, and remember the choice until the request has ended."""
         text, features = await self._read(request)
-        self._note_retry(model, request, request_id, key)
+        again = self._repeats.noted(session_of(request, model, key), request, request_id)
+        if again is not None:
+            quality = Quality(0.0, Source.RETRY)
+            label = Label(request_id=again, quality=quality, at=time.time(), key=key)
+            self._store.labelled(label)
         decided = self._routers[model].decide(
             features,
             prompt_tokens,
@@ -145,10 +144,20 @@ class Learning:
             key=key,
         )
 
-    async def look(self) -> None:
-        """Read what is new where nobody reads beside the requests, so one of them has to."""
-        if not self._tended and time.monotonic() - self._looked >= LOOKED_EVERY_S:
+    async def look(self, *, serving: bool = False) -> None:
+        """Read what is new where nobody reads beside the requests, so one of them has to.
+
+        `serving`: a request that is served goes by what was known when nothing can be read.
+        """
+        if self._tended or time.monotonic() - self._looked < LOOKED_EVERY_S:
+            return
+        try:
             await self._catch_up()
+        except PenstockError as error:
+            if not serving:
+                raise
+            self._looked = time.monotonic()
+            self._tell_unreadable(error)
 
     def expected(self, model: str, key: str | None) -> Callable[[Target, int], Expected]:
         """What answers of this model's targets take, by their earlier ones, here and elsewhere."""
@@ -189,6 +198,7 @@ class Learning:
     async def tend(self) -> None:
         """Learn from what is written down, here and elsewhere, for as long as it is not stopped."""
         tidied = 0.0
+        pause_s = LOOKED_EVERY_S
         self._tended = True
         while True:
             try:
@@ -196,11 +206,12 @@ class Learning:
                     tidied = time.monotonic()
                     await self._tidy()
                 await self._catch_up()
+                pause_s = LOOKED_EVERY_S
             except PenstockError as error:
-                # The supervisor starts it again, later each time; requests are routed as before.
-                _log.warning("routing cannot read its outcomes: %s", error)
-                raise
-            await asyncio.sleep(LOOKED_EVERY_S)
+                # A supervisor would give it up; but a disk gets room again, or a file is put back.
+                self._tell_unreadable(error)
+                pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+            await asyncio.sleep(pause_s)
 
     async def catch_up(self) -> None:
         """Return when all that has ended or was said here until now is learnt."""
@@ -221,24 +232,6 @@ class Learning:
     async def _read(self, request: SamplingRequest) -> tuple[str, Vector]:
         text = asked_text(request)
         return text, await self._reader.features(text)
-
-    def _note_retry(
-        self, model: str, request: SamplingRequest, request_id: str, key: str | None
-    ) -> None:
-        """A session that asks the same again was not helped by the answer before."""
-        session = session_of(request, model, key)
-        if session is None:
-            return
-        now, asked = time.monotonic(), hash(msgspec.msgpack.encode(request.messages))
-        before = self._asked.pop(session, None)
-        self._asked[session] = _Asked(request_id, asked, now)
-        if len(self._asked) > _MOST_PENDING:
-            self._asked.popitem(last=False)
-        if before is not None and before.what == asked and now - before.at <= RETRY_WITHIN_S:
-            quality = Quality(0.0, Source.RETRY)
-            self._store.labelled(
-                Label(request_id=before.request_id, quality=quality, at=time.time(), key=key)
-            )
 
     def _ended(self, record: RequestRecord, pending: _Pending) -> None:
         first = pending.decided.targets[0]
@@ -292,14 +285,13 @@ class Learning:
                     await self._anew()
                     continue
                 for number, event in enumerate(events.found, 1):
-                    router = self._routers.get(event.model)
-                    if router is not None:
-                        router.learn(event.outcome)
+                    _learn(self._routers, event)
                     if number % _BETWEEN_BREATHS == 0:
                         await asyncio.sleep(0)
                 self._cursor = events.cursor
                 if not events.more:
                     self._looked = time.monotonic()
+                    self._told_unreadable = False
                     return
 
     async def _anew(self) -> None:
@@ -317,11 +309,16 @@ class Learning:
                 return self._replayed()
             generation = events.generation
             for event in events.found:
-                if event.model in routers:
-                    routers[event.model].learn(event.outcome)
+                _learn(routers, event)
             cursor = events.cursor
             if not events.more:
                 return routers, cursor, generation
+
+    def _tell_unreadable(self, error: PenstockError) -> None:
+        """Once, until it can be read again; requests are routed by what was known."""
+        if not self._told_unreadable:
+            self._told_unreadable = True
+            _log.warning("routing cannot read its outcomes, and does not learn: %s", error)
 
     def _events(self, after: int) -> Events:
         return self._store.events(after, _AT_ONCE, made_by=self._reader.name)
@@ -331,6 +328,18 @@ class Learning:
         if days is not None:
             before = time.time() - days * _DAY_S
             await asyncio.to_thread(lambda: self._store.forget(before=before))
+
+
+def _learn(routers: Mapping[str, LearnedRouter], event: Event) -> None:
+    """Take in an event, unless its model learns no more or its features are none."""
+    router, outcome = routers.get(event.model), event.outcome
+    if router is None:
+        return
+    # A damaged row must not keep all others from being learnt from, nor requests from an answer.
+    if outcome.quality is None or (
+        outcome.features.shape == (SIZE,) and np.isfinite(outcome.features).all()
+    ):
+        router.learn(outcome)
 
 
 def unknown(request_id: str) -> str:

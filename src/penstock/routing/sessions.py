@@ -1,13 +1,16 @@
-"""Which target has served a session, so that its next request goes there too.
+"""Which target has served a session, so that its next request goes there too, and what it repeats.
 
 A conversation that stays with one model keeps its tone, and the provider's cache of its prompt.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from hashlib import blake2b
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import Target
@@ -17,6 +20,9 @@ NAMES = ("session_id", "session", "user")
 """What the metadata of a request may call its session; the first that is there counts."""
 MOST_SESSIONS = 10_000
 """The one that is unused for longest is forgotten."""
+RETRY_WITHIN_S = 120.0
+"""A session that asks the same again within this time was not content with the answer."""
+_MOST_REPEATED = 20_000
 
 
 class Session(NamedTuple):
@@ -68,3 +74,32 @@ class Sessions:
             self._served.move_to_end(session)
             if len(self._served) > self._most:
                 self._served.popitem(last=False)
+
+
+class _Asked(NamedTuple):
+    request_id: str
+    what: int
+    at: float
+
+
+class Repeats:
+    """Notices a session that asks the same again: it was not helped by the answer before."""
+
+    def __init__(self) -> None:
+        """Nobody has asked."""
+        self._asked: OrderedDict[Session, _Asked] = OrderedDict()
+
+    def noted(
+        self, session: Session | None, request: SamplingRequest, request_id: str
+    ) -> str | None:
+        """Note what a session asks; the id of its earlier request, when that asked the same."""
+        if session is None:
+            return None
+        now, what = time.monotonic(), hash(msgspec.msgpack.encode(request.messages))
+        before = self._asked.pop(session, None)
+        self._asked[session] = _Asked(request_id, what, now)
+        if len(self._asked) > _MOST_REPEATED:
+            self._asked.popitem(last=False)
+        if before is None or before.what != what or now - before.at > RETRY_WITHIN_S:
+            return None
+        return before.request_id

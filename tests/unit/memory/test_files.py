@@ -176,6 +176,14 @@ def test_the_same_file_twice_counts_once(tmp_path: Path) -> None:
             {"prompt_id": "p9", "features": "%", "features_by": FeatureMaker().name},
             "row 2, features: are no floats in Base64",
         ),
+        (
+            {"prompt_id": "p9", "features": "ADwAPAA8", "features_by": FeatureMaker().name},
+            "row 2, features: are 3 numbers",
+        ),
+        (
+            {"prompt_id": "p9", "features": "fgAA" * 356, "features_by": FeatureMaker().name},
+            "all finite: give the row as it was exported",
+        ),
     ],
 )
 def test_a_bad_row_is_named_and_nothing_is_brought_in(
