@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True):
 class _Pending(msgspec.Struct):
     model: str
     decided: Decided
-    text: str
+    text: str | None
     valid: bool | None = None
 
 
@@ -118,7 +118,9 @@ class Learning:
             known=known,
             key=key,
         )
-        self._pending[request_id] = _Pending(model, decided, text)
+        self._pending[request_id] = _Pending(
+            model, decided, text if self._settings.keep_prompts else None
+        )
         if len(self._pending) > _MOST_PENDING:
             self._pending.popitem(last=False)
         return decided.choice
@@ -274,7 +276,7 @@ class Learning:
             error=attempt.error,
             # Of another target than the chosen one, nobody knows how likely it was.
             logged=pending.decided.logged() if target == first else None,
-            prompt=pending.text if self._settings.keep_prompts else None,
+            prompt=pending.text,
         )
 
     async def _catch_up(self) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from penstock.contract.errors import PenstockError
 from penstock.routing.features import (
+    MOST_CHARACTERS,
     MOST_MEANING,
     FeatureMaker,
     Vector,
@@ -47,6 +48,8 @@ class Reader:
 
     async def features(self, text: str) -> Vector:
         """The features of a text."""
+        # No more of it is looked at, and no more is remembered: texts may have megabytes.
+        text = shortened(text, MOST_CHARACTERS)
         found = self._known.get(text)
         if found is None:
             found = self._known[text] = await self._read(text)

@@ -4,6 +4,7 @@ import logging
 import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from penstock.routing.learner import Learner, LearnerSettings
 from penstock.routing.linear import COMMON_RIDGE, RIDGE, Common, LinearHead, summarised
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Logged, Outcome, Quality, Source
+from penstock.routing.reading import Reader
 from penstock.routing.traffic import Line, Mean, Quantile, Traffic
 
 ONE, TWO = Target("p", "one"), Target("p", "two")
@@ -279,3 +281,19 @@ def test_learning_takes_over_with_evidence_and_gives_back_when_it_fails() -> Non
         evidence.add(outcome(TWO, 0.0))
     assert not evidence.in_force
     assert evidence.verdict().gain < 0
+
+
+async def test_a_reader_remembers_no_more_of_long_texts_than_it_looks_at() -> None:
+    maker = FeatureMaker()
+    reader = Reader(maker)
+    text = f"{'a' * 1_000_000} the end"
+    assert (await reader.features(text) == maker.vector(text)).all()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(20):
+            await reader.features(f"{number} {'a' * 1_000_000}")
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 1_000_000
