@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.config.settings import Config
-from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.routing.catalogue import family_of
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Embed: TypeAlias = Callable[[str, str], Awaitable[Sequence[float]]]
 """Gives the vector of a text by a model; both by name."""
 FeedbackSource: TypeAlias = Literal["feedback", "validation", "judge", "retry"]
+
+_LONGEST_ID = 200
 
 
 class Teaching:
@@ -56,9 +58,12 @@ class Teaching:
         """
         problems: list[Problem] = []
         if not (isinstance(score, int | float) and 0 <= score <= 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            text = f"is {score!r}; give a number from 0 (useless) to 1 (perfect)"
+            text = f"is {shown(score)}; give a number from 0 (useless) to 1 (perfect)"
             problems.append(Problem("score", text))
-        if self._learning is None:
+        if not is_name(request_id):
+            text = f"is {shown(request_id)}; give the `request_id` of an answer"
+            problems.append(Problem("request_id", text))
+        elif self._learning is None:
             text = 'is of no use: no model of the configuration has routing = "learned"'
             problems.append(Problem("request_id", text))
         if problems or self._learning is None:
@@ -69,7 +74,7 @@ class Teaching:
             quality = Quality(float(score), Source(source))
         except ValueError:
             known = ", ".join(each.value for each in Source)
-            problem = Problem("source", f"is {source!r}; it must be one of {known}")
+            problem = Problem("source", f"is {shown(source)}; it must be one of {known}")
             raise InvalidRequest.of([problem]) from None
         await self._learning.feedback(request_id, quality, None if caller is None else caller.key)
 
@@ -79,6 +84,13 @@ class Teaching:
             if before._learning is not None:
                 self._learning.adopt(before._learning)
             await self._learning.look(serving=True)
+
+
+def is_name(text: object) -> bool:
+    """Whether this can be the id of a request at all."""
+    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_ID:
+        return False
+    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def learns(config: Config) -> list[str]:

@@ -37,6 +37,7 @@ import msgspec
 
 MOST_PROBLEMS = 100
 """So many problems of one request are told."""
+_LONGEST_SHOWN = 100
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -48,6 +49,15 @@ class Problem(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """`path: message`, the way it is shown to people."""
         return f"{self.path}: {self.message}" if self.path else self.message
+
+
+def shown(value: object) -> str:
+    """A wrong value as a message shows it: as it was written, but for what would fill a screen."""
+    try:
+        text = repr(value)
+    except ValueError:  # of a whole number with thousands of digits
+        text = f"a very long {type(value).__name__}"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 class PenstockError(Exception):

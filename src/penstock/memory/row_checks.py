@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.ports import Target
 from penstock.memory.rows import NANOS, packed, unpacked
 from penstock.memory.tables import Row
@@ -62,20 +62,24 @@ class Checker:
         self._full = {str(target): target for target in self._models}
 
     def text(self, row: Row, column: str, remedy: str) -> str:
-        """The value of a column that must be there."""
+        """The value of a column that must be there; ids may be numbers."""
         value = row.get(column)
         if value is None or value == "":
             raise _wrong(column, f"is missing: {remedy}")
+        if not isinstance(value, str | int):
+            raise _wrong(column, f"{shown(value)} is no text: {remedy}")
         return str(value)
 
     def prompt(self, row: Row) -> tuple[int, str, bytes]:
         """Its size in tokens, and its features with the name of who made them."""
         text, tokens = row.get("prompt"), row.get("prompt_tokens")
         size = 0
-        if tokens is not None:
+        if text is not None and not isinstance(text, str):
+            raise _wrong("prompt", f"{shown(text)} is no text: give what the user has asked")
+        if tokens is not None and tokens != "":
             size = int(_number("prompt_tokens", tokens, 0, 2**53))
         elif text is not None:
-            size = estimate_text(str(text))
+            size = estimate_text(text)
         given, made_by = row.get("features"), row.get("features_by")
         if given is not None and made_by == self._features.name:
             return size, self._features.name, self._unpacked(given)
@@ -88,7 +92,7 @@ class Checker:
                 raise _wrong("features_by", said)
             raise _wrong("prompt", "is missing: give the text, or features of an export")
         # In this order: the name is another one when the embedder turns out to be missing.
-        known = packed(self._features.vector(str(text)))
+        known = packed(self._features.vector(text))
         return size, self._features.name, known
 
     def outcome(self, row: Row) -> Checked:
@@ -100,7 +104,7 @@ class Checker:
         try:
             quality = Quality(score, Source(source))
         except ValueError:
-            raise _wrong("source", f"{source!r} is none; give {_SOURCES}") from None
+            raise _wrong("source", f"{shown(source)} is none; give {_SOURCES}") from None
         nanos = None
         if cost is not None and cost != "":
             nanos = round(_number("cost_usd", cost, 0, _DEAREST_USD) * NANOS)
@@ -140,7 +144,7 @@ def _number(column: str, value: Any, least: float, most: float) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not least <= number <= most:
-        raise _wrong(column, f"{value!r} is no number from {least:g} to {most:g}")
+        raise _wrong(column, f"{shown(value)} is no number from {least:g} to {most:g}")
     return number
 
 

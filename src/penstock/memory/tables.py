@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import importlib
 import sys
@@ -35,7 +36,11 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     except OSError as error:
         reason = error.strerror or error
         raise ConfigurationError(f"cannot read {path}: {reason}; give another path") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{path} is no {path.suffix} file: {error}; save it as UTF-8"
+        ) from error
+    except csv.Error as error:
         raise ConfigurationError(f"{path} is no {path.suffix} file: {error}") from error
 
 
@@ -80,11 +85,16 @@ def _read_json_lines(path: Path) -> Iterator[Row]:
     decoder = msgspec.json.Decoder(dict[str, Any])
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            # Some programs begin a file with a mark of its encoding, and many end it with a line.
+            text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
+            if not text:
+                continue
             try:
-                yield decoder.decode(line)
-            except msgspec.DecodeError as error:
+                yield decoder.decode(text)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 where = f"{path.name} line {number}"
-                raise InvalidRequest.of([Problem(where, f"is no JSON object: {error}")]) from error
+                said = f"is no JSON object: {error}; mend it: nothing was brought in"
+                raise InvalidRequest.of([Problem(where, said)]) from error
 
 
 def _read_parquet(path: Path) -> Iterator[Row]:

@@ -157,9 +157,8 @@ class _Staging:
 
     def _prompt_of(self, row: Row) -> str:
         """The id of the row's prompt, which is put aside with the first row that has it."""
-        given = row.get("prompt_id")
-        if given is not None:
-            prompt_id = str(given)
+        if row.get("prompt_id") not in (None, ""):
+            prompt_id = self._checker.text(row, "prompt_id", "give a text or a number")
         else:
             text = self._checker.text(row, "prompt", "give prompt_id or prompt")
             prompt_id = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]

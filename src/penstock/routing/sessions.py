@@ -23,6 +23,7 @@ MOST_SESSIONS = 10_000
 RETRY_WITHIN_S = 120.0
 """A session that asks the same again within this time was not content with the answer."""
 _MOST_REPEATED = 20_000
+_LARGEST = 1 << 64
 
 
 class Session(NamedTuple):
@@ -37,7 +38,8 @@ def session_of(request: SamplingRequest, model: str, key: str | None) -> Session
     """The session that a request belongs to, if its metadata names one."""
     for name in NAMES:
         value = request.metadata.get(name)
-        if isinstance(value, str | int) and value != "":
+        # A whole number of thousands of digits is no name, and could not be written as text.
+        if (isinstance(value, str) and value) or (isinstance(value, int) and abs(value) < _LARGEST):
             return Session(model, key, blake2b(str(value).encode(), digest_size=16).digest())
     return None
 

@@ -161,6 +161,11 @@ def test_the_same_file_twice_counts_once(tmp_path: Path) -> None:
         ({"cost_usd": -1}, "row 2, cost_usd: -1 is no number from 0 to 1e+06"),
         ({"model": "nope"}, "row 2, model: 'nope' is no configured target: write one of one/large"),
         ({"model": None}, "row 2, model: is missing: give provider/model"),
+        ({"model": ["large"]}, "row 2, model: ['large'] is no text: give provider/model"),
+        ({"cost_usd": 10**400}, f"row 2, cost_usd: 1{99 * '0'}... is no number"),
+        ({"prompt_id": {"a": 1}}, "row 2, prompt_id: {'a': 1} is no text"),
+        ({"prompt_id": "", "prompt": {"a": 1}}, "row 2, prompt: {'a': 1} is no text"),
+        ({"prompt_id": "p9", "prompt": 7}, "row 2, prompt: 7 is no text: give what the user"),
         ({"prompt_id": "p9"}, "row 2, prompt_id: 'p9' is the id of no prompt: add its row"),
         ({"prompt_id": None}, "row 2, prompt: is missing: give prompt_id or prompt"),
         ({"source": "oracle"}, "row 2, source: 'oracle' is none; give feedback, validation"),
@@ -235,3 +240,27 @@ def test_a_missing_file_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
         trained(tmp_path, tmp_path / "o.csv")
     with pytest.raises(ConfigurationError, match=r"cannot write .*; give another path"):
         export(tmp_path / "x.db", tmp_path / "no" / "o.csv")
+
+
+def test_lines_of_json_may_have_a_mark_and_empty_lines(tmp_path: Path) -> None:
+    file = tmp_path / "o.jsonl"
+    row = b'{"prompt":"Why?","model":"one/large","score":1}'
+    other = b'{"prompt":"How?","model":"one/large","score":0}'
+    file.write_bytes(b"\xef\xbb\xbf" + row + b"\r\n\n" + other + b"\n \n")
+    assert trained(tmp_path, file).prompts == 2
+
+
+@pytest.mark.parametrize(
+    "line", [b"{oops", b"[1]", b'{"prompt":"\xff"}', b'{"a":' + b"[" * 100_000]
+)
+def test_a_line_that_is_no_json_object_is_named(tmp_path: Path, line: bytes) -> None:
+    file = tmp_path / "o.jsonl"
+    file.write_bytes(b'{"prompt":"Why?","model":"one/large","score":1}\n' + line + b"\n")
+    with pytest.raises(InvalidRequest, match=r"o\.jsonl line 2: is no JSON object: .*mend it"):
+        trained(tmp_path, file)
+    assert memory(tmp_path).counts() == Counts()
+
+
+def test_rows_with_an_empty_id_are_told_apart_by_their_prompts(tmp_path: Path) -> None:
+    rows = [{"prompt_id": "", "prompt": text, "model": "large", "score": 1} for text in "ab"]
+    assert trained(tmp_path, write(tmp_path / "o.jsonl", rows)).prompts == 2

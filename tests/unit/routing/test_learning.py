@@ -301,6 +301,7 @@ async def test_old_outcomes_go_by_themselves(tmp_path: Path) -> None:
         ({"score": 1.5}, "score: is 1.5; give a number from 0"),
         ({"score": float("nan")}, "score: is nan"),
         ({"score": "good"}, "score: is 'good'"),
+        ({"score": 10**5000}, "score: is a very long int; give a number"),
         ({"score": 1.0, "source": "rumour"}, "source: is 'rumour'; it must be one of feedback"),
         ({"score": 1.0}, "request_id: 'req_unknown' is no request that is remembered"),
     ],
@@ -312,6 +313,14 @@ async def test_what_cannot_be_taken_is_refused(
         with pytest.raises(InvalidRequest) as refused:
             await engine.record_feedback("req_unknown", **said)
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("request_id", ["", "\ud800", "x" * 1_000_000, None, 7, object()])
+async def test_what_is_no_id_of_a_request_is_refused(tmp_path: Path, request_id: Any) -> None:
+    async with penstock.open(_config(tmp_path)) as engine:
+        with pytest.raises(InvalidRequest, match="give the `request_id` of an answer") as refused:
+            await engine.record_feedback(request_id, score=1.0)
+    assert len(str(refused.value)) < 200
 
 
 async def test_an_engine_that_does_not_learn_says_so() -> None:

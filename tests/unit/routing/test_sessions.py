@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from penstock.config.settings import Config
 from penstock.contract.errors import ProviderUnavailable
 from penstock.contract.exchange import SamplingRequest
@@ -124,3 +126,11 @@ def test_a_session_is_named_by_the_metadata_and_by_the_closest_name() -> None:
     assert named(user="", session={"not": "a name"}) is None
     assert named(user="u") != named(user="v")
     assert named(user="u", session_id="s") == named(session_id="s") == named(session="s")
+
+
+def test_a_number_that_no_text_can_hold_is_no_session() -> None:
+    request = SamplingRequest(messages=(user("Hi"),), max_tokens=9)
+    named = msgspec.structs.replace(request, metadata={"session_id": 7})
+    endless = msgspec.structs.replace(request, metadata={"session_id": 10**6000})
+    assert session_of(named, "m", None) is not None
+    assert session_of(endless, "m", None) is None
