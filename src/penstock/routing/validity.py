@@ -19,6 +19,9 @@ from penstock.contract.messages import Content, Text, ToolUse
 Schema: TypeAlias = Mapping[str, Any]
 
 _DEEPEST = 32
+_MOST_STEPS = 20_000
+"""A schema may refer to itself many times over, and whoever asks has written it: what takes longer
+to check than some hundredths of a second is not checked."""
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list, tuple),
@@ -33,12 +36,17 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 def validity(request: SamplingRequest, answer: Sequence[Content]) -> bool | None:
     """Whether the answer fits what the request demands of its form; None when it demands nothing.
 
-    An answer without tool calls to a request that offers tools is as good as one with them.
+    None also when that would take too long to find out. An answer without tool calls to a request
+    that offers tools is as good as one with them.
     """
     calls = [part for part in answer if isinstance(part, ToolUse)]
     if calls and request.tools:
         schemas = {tool.name: tool.input_schema for tool in request.tools}
-        return all(call.name in schemas and fits(call.input, schemas[call.name]) for call in calls)
+        found = [
+            fits(call.input, schemas[call.name]) if call.name in schemas else False
+            for call in calls
+        ]
+        return False if False in found else None if None in found else True
     if request.output_schema is None or calls:
         return None
     text = "".join(part.text for part in answer if isinstance(part, Text))
@@ -49,19 +57,42 @@ def validity(request: SamplingRequest, answer: Sequence[Content]) -> bool | None
     return fits(value, request.output_schema.schema)
 
 
-def fits(value: object, schema: Schema) -> bool:
-    """Whether a value has the form that a JSON Schema describes, as far as it is checked here."""
-    return _fits(value, schema, schema, 0)
+def fits(value: object, schema: Schema) -> bool | None:
+    """Whether a value has the form that a JSON Schema describes, as far as it is checked here.
+
+    None when that would take too long.
+    """
+    try:
+        return _fits(value, schema, _Root(schema), 0)
+    except _TooLong:
+        return None
 
 
-def _fits(value: object, schema: object, root: Schema, depth: int) -> bool:
+class _TooLong(Exception):
+    """There are too many steps."""
+
+
+class _Root:
+    """The whole schema, and the steps that are left."""
+
+    __slots__ = ("left", "schema")
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.left = _MOST_STEPS
+
+
+def _fits(value: object, schema: object, root: _Root, depth: int) -> bool:
+    root.left -= 1
+    if root.left < 0:
+        raise _TooLong
     if schema is False:
         return False
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return True
     node = cast(dict[str, Any], schema)
     if isinstance(pointer := node.get("$ref"), str):
-        return _fits(value, _found(root, pointer), root, depth + 1)
+        return _fits(value, _found(root.schema, pointer), root, depth + 1)
     if not _is_of_kind(value, node.get("type")):
         return False
     if isinstance(allowed := node.get("enum"), list) and value not in allowed:
@@ -81,7 +112,7 @@ def _fits(value: object, schema: object, root: Schema, depth: int) -> bool:
     return True
 
 
-def _object_fits(value: Mapping[str, object], schema: Schema, root: Schema, depth: int) -> bool:
+def _object_fits(value: Mapping[str, object], schema: Schema, root: _Root, depth: int) -> bool:
     required = schema.get("required")
     if isinstance(required, list) and not all(
         name in value for name in cast(list[object], required)

@@ -125,3 +125,18 @@ def test_what_a_full_validator_accepts_is_never_blamed(value: object, schema: An
     validator: Any = jsonschema.Draft202012Validator(schema)
     if validator.is_valid(value):
         assert fits(value, schema)
+
+
+def test_a_schema_that_would_take_for_ever_gives_no_label() -> None:
+    endless: dict[str, Any] = {"allOf": [{"$ref": "#"}] * 3}
+    assert fits({}, endless) is None
+    tool = ToolDefinition("walk", "Walks", endless)
+    request = SamplingRequest(messages=(user("Go"),), max_tokens=9, tools=(tool,))
+    assert validity(request, [ToolUse("1", "walk", {})]) is None
+    assert validity(request, [ToolUse("1", "walk", {}), ToolUse("2", "run", {})]) is False
+
+
+def test_a_long_answer_that_is_simple_is_checked() -> None:
+    schema = {"type": "array", "items": {"type": "integer"}}
+    assert fits([1] * 10_000, schema) is True
+    assert fits([1] * 10_000 + ["x"], schema) is False
