@@ -80,6 +80,12 @@ def explain(
         str | None,
         typer.Option("--provider", "-p", metavar="NAME", help="Only targets of this provider."),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="NAME", help="Asked with this key, where keys learn for themselves."
+        ),
+    ] = None,
     max_tokens: options.MaxTokens = options.DEFAULT_MAX_TOKENS,
     json: options.Json = False,
     config: options.ConfigFile = None,
@@ -94,6 +100,7 @@ def explain(
         model=model,
         preferences=ModelPreferences(tuple(hint or ()), cost, speed, intelligence),
         provider=provider,
+        key=key,
         max_tokens=max_tokens,
         as_json=json,
     )

@@ -13,7 +13,7 @@ from penstock.cli.terminal import Cell
 from penstock.config.load import load
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import RankedTarget, RouteDecision
-from penstock.contract.requests import CountOptions
+from penstock.contract.requests import Caller, CountOptions
 from penstock.routing.filtering import PROVIDER
 
 _COLUMNS = ("target", "quality", "cost", "latency", "hint", "health", "utility", "chance")
@@ -26,6 +26,7 @@ def show_route(
     model: str | None,
     preferences: ModelPreferences,
     provider: str | None,
+    key: str | None,
     max_tokens: int,
     as_json: bool,
 ) -> None:
@@ -36,7 +37,7 @@ def show_route(
         max_tokens=max_tokens,
         metadata={} if provider is None else {PROVIDER: provider},
     )
-    decision = asyncio.run(_decision(prompt, config_file, options))
+    decision = asyncio.run(_decision(prompt, config_file, key, options))
     if as_json:
         terminal.print_json(_document(decision))
         return
@@ -58,10 +59,12 @@ def show_route(
         print(f"left out: {each.target}: {terminal.visible('; '.join(each.reasons))}")
 
 
-async def _decision(prompt: str, config_file: str | None, options: CountOptions) -> RouteDecision:
+async def _decision(
+    prompt: str, config_file: str | None, key: str | None, options: CountOptions
+) -> RouteDecision:
     engine = engine_of(load(config_file), keep_books=False)
     try:
-        return await engine.route(prompt, **options)
+        return await engine.route(prompt, caller=Caller(key=key), **options)
     finally:
         await engine.aclose()
 

@@ -96,9 +96,9 @@ class Pipeline:
             first = await anext(events)
         return StreamHandle(meter.request_id, meter.attempt, first, events)
 
-    async def route(self, request: SamplingRequest) -> RouteDecision:
+    async def route(self, request: SamplingRequest, caller: Caller = NOBODY) -> RouteDecision:
         """The targets that `run` and `start` would try, in their order, with the reasons."""
-        return await self._router.explain(validate(request, self._limits))
+        return await self._router.explain(validate(request, self._limits), key=caller.key)
 
     async def count(self, request: SamplingRequest) -> TokenCount:
         """The tokens that the best target would read, without an answer."""

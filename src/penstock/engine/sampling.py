@@ -160,16 +160,27 @@ class Sampling:
         return self._running.cancel_threadsafe(request_id)
 
     @overload
-    async def route(self, messages: SamplingRequest) -> RouteDecision: ...
+    async def route(
+        self, messages: SamplingRequest, *, caller: Caller | None = None
+    ) -> RouteDecision: ...
     @overload
-    async def route(self, messages: Messages, **options: Unpack[CountOptions]) -> RouteDecision: ...
-    async def route(self, messages: SamplingRequest | Messages, **options: Any) -> RouteDecision:
+    async def route(
+        self, messages: Messages, *, caller: Caller | None = None, **options: Unpack[CountOptions]
+    ) -> RouteDecision: ...
+    async def route(
+        self,
+        messages: SamplingRequest | Messages,
+        *,
+        caller: Caller | None = None,
+        **options: Any,
+    ) -> RouteDecision:
         """Which targets would be tried in which order, and why; nobody is called.
 
         The request is validated as for `create_message`, but `max_tokens` may be left out: then it
-        is 1000.
+        is 1000. `caller` says whose request it would be: sessions belong to a key, and with
+        `isolate_keys` so does what is learnt.
         """
-        return await self._pipeline.route(_limited(messages, options, ROUTED))
+        return await self._pipeline.route(_limited(messages, options, ROUTED), caller or NOBODY)
 
     @overload
     async def count_tokens(self, messages: SamplingRequest) -> TokenCount: ...

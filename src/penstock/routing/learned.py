@@ -97,6 +97,8 @@ class LearnedRouter:
         self._settings = settings or RoutingSettings()
         self._index = index
         self._scopes: OrderedDict[str | None, _Scope] = OrderedDict()
+        self._unused: _Scope | None = None
+        """That of keys that have not asked yet."""
 
     def features(self, text: str) -> NDArray[np.float32]:
         """What is known of a prompt; it may be kept in the place of the text."""
@@ -129,7 +131,7 @@ class LearnedRouter:
         key: str | None = None,
     ) -> Choice:
         """The choice without dice: what would be expected to be best, and its reasons."""
-        scope = self._scope(key)
+        scope = self._seen(key)
         return self._choose(
             scope, features, prompt_tokens, targets, weights=weights, known=known, still=True
         )
@@ -144,11 +146,11 @@ class LearnedRouter:
 
     def expected(self, target: Target, prompt_tokens: int, key: str | None = None) -> Expected:
         """What an answer of a target takes, by what its earlier ones took."""
-        return self._scope(key).learner.expected(target, prompt_tokens)
+        return self._seen(key).learner.expected(target, prompt_tokens)
 
     def verdict(self, key: str | None = None) -> Verdict:
         """Whether what is learnt is in force, and what it gains."""
-        return self._scope(key).evidence.verdict()
+        return self._seen(key).evidence.verdict()
 
     def _choose(
         self,
@@ -172,6 +174,13 @@ class LearnedRouter:
             noise=0.0 if still else self._settings.noise,
             in_force=scope.evidence.in_force,
         )
+
+    def _seen(self, key: str | None) -> _Scope:
+        """What is known to a key, for questions: they take no other key's place."""
+        found = self._scopes.get(key if self._settings.isolated else None)
+        if found is None:
+            found = self._unused = self._unused or _Scope(self._settings, self._index, 0)
+        return found
 
     def _scope(self, key: str | None) -> _Scope:
         mine = key if self._settings.isolated else None

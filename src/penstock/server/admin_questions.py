@@ -154,6 +154,10 @@ class RouteOrder(Asked):
 
     prompt: Annotated[str, Meta(min_length=1, max_length=100_000)] = "Hello"
     model: ModelName | UnsetType = UNSET
+    key: Annotated[
+        Named | UnsetType,
+        Meta(description="Whose request it would be, where keys learn for themselves."),
+    ] = UNSET
     hints: Annotated[list[Named], Meta(max_length=20)] = []
     cost: Priority | UnsetType = UNSET
     speed: Priority | UnsetType = UNSET

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.contract.options import ModelPreferences
+from penstock.contract.requests import Caller
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
 from penstock.providers.registry import callable_names, unknown_kind
@@ -113,7 +114,10 @@ async def route(engine: Engine, call: Call[Nothing, Nothing, RouteOrder]) -> Rou
         ),
     )
     decision = await engine.route(
-        order.prompt, model=order.model or None, model_preferences=preferences
+        order.prompt,
+        model=order.model or None,
+        model_preferences=preferences,
+        caller=Caller(key=order.key or None),
     )
     return route_answer(decision)
 

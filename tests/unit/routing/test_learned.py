@@ -11,7 +11,7 @@ from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Target
 from penstock.routing.decision import Weights
 from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import Decided, Known, LearnedRouter, RoutingSettings
+from penstock.routing.learned import MOST_KEYS, Decided, Known, LearnedRouter, RoutingSettings
 from penstock.routing.learner import LearnerSettings
 from penstock.routing.outcomes import Outcome, Quality
 
@@ -253,3 +253,19 @@ def test_what_is_learnt_again_from_stored_outcomes_decides_the_same() -> None:
         features, 9, [LARGE, SMALL], BEST
     )
     assert again.verdict() == first.verdict()
+
+
+def test_questions_about_keys_that_never_asked_take_no_other_keys_place() -> None:
+    stream = Stream(router(isolated=True))
+    stream.serve(30, [LARGE, SMALL], even(large=0.9, small=0.3), key="mine")
+    features = stream.router.features("how many apples cost 12 dollars")
+
+    def told(key: str) -> float:
+        choice = stream.router.explain(features, 9, [LARGE, SMALL], BEST, key=key)
+        return sum(each.offer.total for each in choice.ranked)
+
+    before = told("mine")
+    assert [told(f"stranger {number}") for number in range(MOST_KEYS + 1)] == [0.0] * (
+        MOST_KEYS + 1
+    )
+    assert told("mine") == before > 0

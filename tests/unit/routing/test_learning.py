@@ -167,6 +167,22 @@ async def test_with_isolation_keys_teach_themselves_only(tmp_path: Path) -> None
     assert sum(model == "two" for _, model in late_b) > 14
 
 
+async def test_with_isolation_a_key_is_told_what_is_decided_for_it(tmp_path: Path) -> None:
+    async with penstock.open(_config(tmp_path, isolate_keys=True)) as engine:
+        await _taught(engine, 30, lambda _, model: float(model == "one"), key="a")
+        await _taught(engine, 30, lambda _, model: float(model == "two"), key="b")
+        asked = SUMS.format(1, 2, 3)
+        told = {
+            key: await engine.route(asked, model="m", caller=Caller(key=key))
+            for key in ("a", "b", "new")
+        }
+        nobody = await engine.route(asked, model="m")
+    assert told["a"].targets[0].model == "one"
+    assert told["b"].targets[0].model == "two"
+    assert told["new"].ranked == nobody.ranked
+    assert all(each.neighbours == 0 for each in nobody.ranked)
+
+
 async def test_what_is_forgotten_is_not_known_any_more(tmp_path: Path) -> None:
     async with penstock.open(_config(tmp_path)) as engine:
         before = await _qualities(engine)
