@@ -1,9 +1,8 @@
 """What is deleted: what a key has left, what is too old, and what is too much.
 
-After forgetting, neither features nor prompts can be read from the disk any more. SQLite overwrites
-what is deleted (`secure_delete`), but not the copies that it has left where rows were moved from
-one page to another. So what remains is written anew and the old table dropped, all of whose pages
-are then overwritten; and the journal is emptied. Backups are not reached.
+After forgetting, neither features nor prompts can be read from the disk any more: what remains is
+written anew (`rewriting`), and the journal is emptied. Backups are not reached. All of it goes in
+slices, between which others write.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from pathlib import Path
 from penstock.budget.stores.sqlite.failures import translated
 from penstock.budget.stores.sqlite.schema import patiently
 from penstock.contract.errors import InvalidRequest, Problem
-from penstock.memory.schema import PROMPTS, WHAT, begin_generation, in_transaction
+from penstock.memory import rewriting
+from penstock.memory.rewriting import in_slices
+from penstock.memory.schema import WHAT, begin_generation
 from penstock.routing.store import Forgotten
 
-_AT_ONCE = 1000
-"""Outcomes of one transaction, when there are too many: the ledger waits no longer than that."""
 _PATIENCE_S = 5.0
 
 Deleted = tuple[int, int, int, int]
@@ -45,15 +44,10 @@ def _prune(
     if newest is None:
         return 0
     glue = "AND" if where else "WHERE"
-    chosen = f"SELECT seq FROM {table} {glue} seq <= ? ORDER BY seq LIMIT {_AT_ONCE}"
-    deleted = 0
-    while True:
-        some = in_transaction(
-            connection, path, lambda at: delete_outcomes(at, chosen, (*values, newest[0]))[0]
-        )
-        deleted += some
-        if some < _AT_ONCE:
-            return deleted
+    chosen = f"SELECT seq FROM {table} {glue} seq <= ? ORDER BY seq LIMIT {rewriting.AT_ONCE}"
+    return in_slices(
+        connection, path, lambda at: delete_outcomes(at, chosen, (*values, newest[0]))[0]
+    )
 
 
 def forget(
@@ -67,21 +61,61 @@ def forget(
     given = (("key = ?", key), ("at < ?", before))
     where = " AND ".join(clause for clause, value in given if value is not None)
     values = tuple(value for _, value in given if value is not None)
-    chosen = f"SELECT seq FROM routing_outcomes WHERE {where}"
+    try:
+        _choose(connection, where, values, labels=key is not None)
+    except sqlite3.Error as error:
+        raise translated(error, path, WHAT) from error
+    deleted = (0, 0, 0, 0)
 
-    def work(at: sqlite3.Connection) -> Deleted:
-        # A label that has grown old goes with its outcome, one of this key also without.
-        said = f"DELETE FROM routing_labels WHERE {where}"
-        labels = at.execute(said, values).rowcount if key is not None else 0
-        outcomes, of_them, features, texts = delete_outcomes(at, chosen, values)
-        if features or texts:
-            _write_prompts_anew(at)
-        if outcomes or labels:
+    def some(at: sqlite3.Connection) -> int:
+        nonlocal deleted
+        deleted = tuple(map(sum, zip(deleted, _delete_some(at), strict=True)))
+        left = _left(at)
+        if not left and any(deleted):
+            # With the last of them, so that nobody learns anew from half of what is left.
             begin_generation(at)
-        return outcomes, labels + of_them, features, texts
+        return left
 
-    deleted = in_transaction(connection, path, work)
-    return Forgotten(*deleted, erased=_empty_journal(connection, path))
+    in_slices(connection, path, some)
+    erased = True
+    if rewriting.is_due(connection):
+        erased = rewriting.write_prompts_anew(connection, path)
+    return Forgotten(*deleted, erased=_empty_journal(connection, path) and erased)
+
+
+def _choose(
+    connection: sqlite3.Connection, where: str, values: tuple[object, ...], *, labels: bool
+) -> None:
+    """Note what is to go, in temporary tables: nobody waits while it is looked for."""
+    for name, table in (("outcomes", "routing_outcomes"), ("labels", "routing_labels")):
+        connection.execute(
+            f"CREATE TEMP TABLE IF NOT EXISTS chosen_{name} (seq INTEGER PRIMARY KEY)"
+        )
+        connection.execute(f"DELETE FROM chosen_{name}")
+        # A label that has grown old goes with its outcome, one of this key also without.
+        if labels or name == "outcomes":
+            connection.execute(
+                f"INSERT INTO chosen_{name} SELECT seq FROM {table} WHERE {where}", values
+            )
+
+
+def _delete_some(connection: sqlite3.Connection) -> Deleted:
+    """Delete some of what was chosen."""
+    said = f"SELECT seq FROM chosen_labels ORDER BY seq LIMIT {rewriting.AT_ONCE}"
+    labels = connection.execute(f"DELETE FROM routing_labels WHERE seq IN ({said})").rowcount
+    chosen = f"SELECT seq FROM chosen_outcomes ORDER BY seq LIMIT {rewriting.AT_ONCE}"
+    outcomes, of_them, features, texts = delete_outcomes(connection, chosen, ())
+    for name in ("labels", "outcomes"):
+        rows = f"SELECT seq FROM chosen_{name} ORDER BY seq LIMIT {rewriting.AT_ONCE}"
+        connection.execute(f"DELETE FROM chosen_{name} WHERE seq IN ({rows})")
+    if features or texts:
+        rewriting.demand(connection)
+    return outcomes, labels + of_them, features, texts
+
+
+def _left(connection: sqlite3.Connection) -> int:
+    query = "EXISTS (SELECT 1 FROM chosen_labels) OR EXISTS (SELECT 1 FROM chosen_outcomes)"
+    return int(connection.execute(f"SELECT {query}").fetchone()[0])
 
 
 def delete_outcomes(
@@ -99,22 +133,11 @@ def delete_outcomes(
     outcomes = connection.execute(f"DELETE FROM routing_outcomes WHERE seq IN ({going})").rowcount
     features = texts = 0
     for (prompt,) in prompts:
-        had = connection.execute(
-            "DELETE FROM routing_prompts WHERE id = ?1 AND NOT EXISTS "
-            "(SELECT 1 FROM routing_outcomes WHERE prompt = ?1) "
-            "RETURNING features IS NOT NULL, text IS NOT NULL",
-            (prompt,),
-        ).fetchall()
-        features += sum(row[0] for row in had)
-        texts += sum(row[1] for row in had)
+        had = rewriting.delete_prompt(connection, prompt)
+        features += had[0]
+        texts += had[1]
+    rewriting.delete_copies(connection, prompts)
     return outcomes, labels, features, texts
-
-
-def _write_prompts_anew(connection: sqlite3.Connection) -> None:
-    connection.execute(f"CREATE TABLE routing_prompts_anew {PROMPTS}")
-    connection.execute("INSERT INTO routing_prompts_anew SELECT * FROM routing_prompts ORDER BY id")
-    connection.execute("DROP TABLE routing_prompts")
-    connection.execute("ALTER TABLE routing_prompts_anew RENAME TO routing_prompts")
 
 
 def _empty_journal(connection: sqlite3.Connection, path: Path) -> bool:
