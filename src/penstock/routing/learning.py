@@ -107,9 +107,8 @@ class Learning:
         text, features = await self._read(request)
         again = self._repeats.noted(session_of(request, model, key), request, request_id)
         if again is not None:
-            quality = Quality(0.0, Source.RETRY)
-            label = Label(request_id=again, quality=quality, at=time.time(), key=key)
-            self._store.labelled(label)
+            bad = Quality(0.0, Source.RETRY)
+            self._store.labelled(Label(request_id=again, quality=bad, at=time.time(), key=key))
         decided = self._routers[model].decide(
             features,
             prompt_tokens,
@@ -318,8 +317,8 @@ class Learning:
 
     def _tell_unreadable(self, error: PenstockError) -> None:
         """Once, until it can be read again; requests are routed by what was known."""
-        if not self._told_unreadable:
-            self._told_unreadable = True
+        told, self._told_unreadable = self._told_unreadable, True
+        if not told:
             _log.warning("routing cannot read its outcomes, and does not learn: %s", error)
 
     def _events(self, after: int) -> Events:
