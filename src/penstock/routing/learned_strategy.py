@@ -127,8 +127,10 @@ def _note(scored: Scored, forecast: Forecast, verdict: Verdict, most: float) -> 
         f"has {'a' if scored.utility < most else 'the best'} utility of {scored.utility:.3f} "
         f"(quality {offer.quality:.2f} {by}, {cost}, {forecast.latency_ms:.0f} ms)"
     )
-    if verdict.in_force or not verdict.outcomes:
+    if verdict.in_force or not (verdict.outcomes or offer.total >= 1):
         return told
+    if not verdict.outcomes:
+        return f"{told}, which is advice only until labels of requests served here show a gain"
     return (
         f"{told}, which is advice only while {verdict.outcomes} labelled outcomes show a gain of "
         f"{verdict.gain:+.3f} ± {verdict.error:.3f}"

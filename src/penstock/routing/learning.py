@@ -146,10 +146,7 @@ class Learning:
         )
 
     async def look(self, *, serving: bool = False) -> None:
-        """Read what is new where nobody reads beside the requests, so one of them has to.
-
-        `serving`: a request that is served goes by what was known when nothing can be read.
-        """
+        """Read what is new where nobody reads beside the requests; when `serving`, if it can be."""
         if self._tended or time.monotonic() - self._looked < LOOKED_EVERY_S:
             return
         try:

@@ -20,12 +20,15 @@ from penstock import Config, InvalidRequest, ModelPreferences, ProviderUnavailab
 from penstock.config.routing import RoutingConfig
 from penstock.config.settings import ModelConfig, PriceConfig, ProviderConfig, StorageConfig
 from penstock.contract.exchange import EmbeddingRequest
+from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.gateway import Engine
 from penstock.memory.sqlite import SqliteOutcomes
+from penstock.memory.training import train
 from penstock.routing.learning import Learning
 from penstock.routing.outcomes import Source
 from penstock.testing import FakeProvider
+from penstock.wiring import features_of
 
 SUMS = "What is {} plus {}, and how many apples are left when each of the {} friends takes one?"
 POEMS = "Write a short and cheerful poem about the weather in a garden in month {} of year {} {}"
@@ -102,6 +105,22 @@ async def test_the_configured_order_is_kept_until_outcomes_speak_against_it(tmp_
         decision = await engine.route("And now?", model="m")
     assert decision.targets[0].model == "two"
     assert "advice" not in decision.reason
+
+
+async def test_what_a_file_has_taught_is_told_as_advice(tmp_path: Path) -> None:
+    config = _config(tmp_path, trust="evidence")
+    rows = [
+        f'"{SUMS.format(n, n, n)}",fake/{name},{good}'
+        for n in range(40)
+        for name, good in (("one", 0), ("two", 1))
+    ]
+    (tmp_path / "o.csv").write_text("\n".join(["prompt,model,score", *rows]))
+    models = {"m": [Target("fake", "one"), Target("fake", "two")]}
+    train(tmp_path / "p.db", tmp_path / "o.csv", models=models, features=features_of(config))
+    async with penstock.open(config) as engine:
+        decision = await engine.route(SUMS.format(1, 2, 3), model="m")
+    assert decision.targets[0].model == "one"
+    assert "advice only until labels of requests served here show a gain" in decision.reason
 
 
 async def test_a_restart_loses_nothing(tmp_path: Path) -> None:
