@@ -86,7 +86,8 @@ class Learning:
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         self._repeats = Repeats()
         self._cursor = 0
-        self._generation: int | None = None
+        self._generation: tuple[int, str] | None = None
+        """What was learnt from: the store's number, and the name of the features."""
         self._reading = asyncio.Lock()
         self._tended = False
         self._looked = -LOOKED_EVERY_S
@@ -279,7 +280,7 @@ class Learning:
         async with self._reading:
             while True:
                 events = await asyncio.to_thread(self._events, self._cursor)
-                if events.generation != self._generation:
+                if (events.generation, self._reader.name) != self._generation:
                     await self._anew()
                     continue
                 for number, event in enumerate(events.found, 1):
@@ -293,9 +294,10 @@ class Learning:
                     return
 
     async def _anew(self) -> None:
-        """Begin again: at the start, and when something was forgotten."""
+        """Begin again: at the start, when something was forgotten, and for other features."""
+        name = self._reader.name
         routers, cursor, generation = await asyncio.to_thread(self._replayed)
-        self._routers, self._cursor, self._generation = routers, cursor, generation
+        self._routers, self._cursor, self._generation = routers, cursor, (generation, name)
 
     def _replayed(self) -> tuple[dict[str, LearnedRouter], int, int]:
         """In a thread: others go on deciding by what was known."""

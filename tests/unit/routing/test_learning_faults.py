@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from penstock.config.routing import RoutingConfig
 from penstock.config.settings import ModelConfig, ProviderConfig, StorageConfig
 from penstock.contract.requests import Caller
 from penstock.gateway import Engine
+from penstock.providers.embedded import embeddings
+from penstock.providers.embedded.embeddings import WordVectors
 from penstock.routing.learning import Learning
 
 UNREADABLE = "routing cannot read its outcomes"
@@ -121,3 +124,24 @@ async def test_a_new_configuration_is_taken_while_the_memory_cannot_be_read(tmp_
         heir = await engine.reconfigured(_config(tmp_path))
     assert (await heir.create_message("Count", max_tokens=20, model="m")).text
     await heir.aclose()
+
+
+async def test_without_the_table_of_words_a_restart_loses_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with penstock.open(_config(tmp_path)) as engine:
+        await _taught(engine, 6)
+    # As if its package had been removed.
+    monkeypatch.setattr(embeddings, "shared", WordVectors())
+    monkeypatch.setattr(embeddings, "package_folder", partial(Path, tmp_path, "nothing"))
+    with caplog.at_level(logging.WARNING):
+        async with penstock.open(_config(tmp_path)) as engine:
+            await _taught(engine, 4)
+            before = await _known(engine)
+        async with penstock.open(_config(tmp_path)) as engine:
+            await engine.create_message("Count to 3", max_tokens=20, model="m")
+            await _learning(engine).catch_up()
+            after = await _known(engine)
+    assert 0 < before <= 4  # what was learnt by the table does not compare
+    assert after == pytest.approx(before)
+    assert caplog.text.count("routing looks at letters instead of meaning") == 2
