@@ -166,6 +166,9 @@ class Endpoint:
         """What the MCP server offers, asked by the engine of the running loop."""
         return await (await self._current()).tool_source(tool).tools()
 
+    def validated(self, request_id: str, /, *, fits: bool) -> None:
+        """Nobody learns here."""
+
     def max_output(self, model: str | None = None) -> int | None:
         """The most tokens that the model can answer with; None if unknown."""
         return self._facts.max_output(model)

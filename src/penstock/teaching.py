@@ -78,6 +78,11 @@ class Teaching:
             raise InvalidRequest.of([problem]) from None
         await self._learning.feedback(request_id, quality, None if caller is None else caller.key)
 
+    def validated(self, request_id: str, /, *, fits: bool) -> None:
+        """Say whether an answer was of the type that it was read as; generators do."""
+        if self._learning is not None:
+            self._learning.validated(request_id, fits=fits)
+
     async def _go_on_learning(self, before: Teaching) -> None:
         """Begin with what another has learnt, which learns no more."""
         if self._learning is not None:

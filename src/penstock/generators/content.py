@@ -102,6 +102,10 @@ class Sampler(Protocol):
         """The tools of this MCP server, with a connection from here."""
         ...
 
+    def validated(self, request_id: str, /, *, fits: bool) -> None:
+        """Hears whether an answer was of the type that was asked for; waits for nothing."""
+        ...
+
 
 class ContentGenerator(ABC, Generic[T]):
     """A prompt that can be answered again and again, by several tasks at once.

@@ -48,12 +48,16 @@ class StructuredGenerator(ContentGenerator[T]):
             try:
                 value = self._type.read(result.text)
             except AnswerMismatch as mismatch:
+                if result.stop_reason != "maxTokens":
+                    # Too small a limit is no fault of the model.
+                    self._sampler.validated(result.request_id, fits=False)
                 if mended or result.stop_reason == "maxTokens":
                     raise _invalid(conversation, mismatch) from mismatch
                 mended = True
                 yield AnswerRejected(mismatch.problems)
                 conversation.say(*_repair(result.message, mismatch.problems))
             else:
+                self._sampler.validated(result.request_id, fits=True)
                 yield Settled(value, result)
                 return
 

@@ -20,17 +20,18 @@ from penstock.contract.errors import InvalidRequest, PenstockError, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import Target
 from penstock.routing.decision import Choice, Weights
+from penstock.routing.ended import MOST_PENDING, Pending, Unjudged, is_judged_later, served_of
 from penstock.routing.evidence import Verdict
 from penstock.routing.features import SIZE, Vector
-from penstock.routing.learned import Decided, Known, LearnedRouter
+from penstock.routing.learned import Known, LearnedRouter
 from penstock.routing.outcomes import Quality, Source
 from penstock.routing.prompts import asked_text
 from penstock.routing.reading import Reader
 from penstock.routing.sessions import Repeats, session_of
-from penstock.routing.store import Event, Events, Label, OutcomeStore, Served
+from penstock.routing.store import Event, Events, Label, OutcomeStore
 from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
-from penstock.telemetry.records import AttemptRecord, Record, RequestContent, RequestRecord
+from penstock.telemetry.records import Record, RequestContent, RequestRecord
 
 _log = logging.getLogger(__name__)
 LOOKED_EVERY_S = 1.0
@@ -38,7 +39,6 @@ LOOKED_EVERY_S = 1.0
 _AT_ONCE = 500
 _BETWEEN_BREATHS = 20
 """Events that are learnt from before other work gets its turn."""
-_MOST_PENDING = 20_000
 _LONGEST_PAUSE_S = 30.0
 """Between two looks at a store that cannot be read."""
 _PATIENCE_S = 1.5
@@ -54,13 +54,6 @@ class Settings(msgspec.Struct, frozen=True):
     keep_days: int | None = None
     rules: object = None
     """What routers are made by: two that learn by the same rules may share what they know."""
-
-
-class _Pending(msgspec.Struct):
-    model: str
-    decided: Decided
-    text: str | None
-    valid: bool | None = None
 
 
 class Learning:
@@ -83,7 +76,8 @@ class Learning:
         self._reader = reader
         self._store = store
         self._settings = settings or Settings()
-        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._unjudged = Unjudged()
         self._repeats = Repeats()
         self._cursor = 0
         self._generation: tuple[int, str] | None = None
@@ -118,10 +112,10 @@ class Learning:
             known=known,
             key=key,
         )
-        self._pending[request_id] = _Pending(
+        self._pending[request_id] = Pending(
             model, decided, text if self._settings.keep_prompts else None
         )
-        if len(self._pending) > _MOST_PENDING:
+        if len(self._pending) > MOST_PENDING:
             self._pending.popitem(last=False)
         return decided.choice
 
@@ -147,7 +141,10 @@ class Learning:
         )
 
     async def look(self, *, serving: bool = False) -> None:
-        """Read what is new where nobody reads beside the requests; when `serving`, if it can be."""
+        """Read what is new where nobody reads beside the requests, so one of them has to.
+
+        `serving`: a request that is served goes by what was known when nothing can be read.
+        """
         if self._tended or time.monotonic() - self._looked < LOOKED_EVERY_S:
             return
         try:
@@ -172,11 +169,21 @@ class Learning:
         if isinstance(record, RequestContent):
             pending = self._pending.get(record.request_id)
             if pending is not None:
-                pending.valid = validity(record.request, record.answer)
+                pending.judged_later = is_judged_later(record.request, record.answer)
+                if not pending.judged_later:
+                    pending.valid = validity(record.request, record.answer)
         elif isinstance(record, RequestRecord):
             pending = self._pending.pop(record.request_id, None)
             if pending is not None:
                 self._ended(record, pending)
+
+    def validated(self, request_id: str, *, fits: bool) -> None:
+        """Keep whether an answer was of the type that its caller reads; never waits."""
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            pending.valid = fits
+        elif self._unjudged.take(request_id):
+            self._label_validity(request_id, fits)
 
     async def feedback(self, request_id: str, quality: Quality, key: str | None = None) -> None:
         """Keep what somebody says about an answer; raises InvalidRequest when it is not known."""
@@ -232,48 +239,24 @@ class Learning:
         text = asked_text(request)
         return text, await self._reader.features(text)
 
-    def _ended(self, record: RequestRecord, pending: _Pending) -> None:
-        first = pending.decided.targets[0]
+    def _ended(self, record: RequestRecord, pending: Pending) -> None:
         for attempt in record.attempts:
-            self._store.served(self._served(record, attempt, pending, first))
+            self._store.served(served_of(record, attempt, pending, self._reader.name))
         last = record.attempts[-1] if record.attempts else None
-        if pending.valid is not None and last is not None and last.outcome == "ok":
-            self._store.labelled(
-                Label(
-                    request_id=record.request_id,
-                    quality=Quality(float(pending.valid), Source.VALIDATION),
-                    at=time.time(),
-                    key=record.key,
-                    target=Target(last.provider, last.model),
-                )
-            )
+        if last is None or last.outcome != "ok":
+            return
+        if pending.valid is not None:
+            target = Target(last.provider, last.model)
+            self._label_validity(record.request_id, pending.valid, record.key, target)
+        elif pending.judged_later:
+            self._unjudged.add(record.request_id)
 
-    def _served(
-        self, record: RequestRecord, attempt: AttemptRecord, pending: _Pending, first: Target
-    ) -> Served:
-        target = Target(attempt.provider, attempt.model)
-        usage, first_s = attempt.usage, attempt.first_token_s
-        ok = attempt.outcome == "ok"
-        alone = len(record.attempts) == 1
-        return Served(
-            request_id=record.request_id,
-            model=pending.model,
-            target=target,
-            at=record.started,
-            prompt_tokens=pending.decided.prompt_tokens,
-            key=record.key,
-            features=pending.decided.features,
-            made_by=self._reader.name,
-            output_tokens=usage.output_tokens if usage is not None and ok else None,
-            # What several attempts cost together says little about one of them.
-            cost_nanos=record.cost_nanos if alone and ok else None,
-            latency_ms=1000 * attempt.duration_s if ok else None,
-            first_token_ms=1000 * first_s if first_s is not None and ok else None,
-            ok=ok,
-            error=attempt.error,
-            # Of another target than the chosen one, nobody knows how likely it was.
-            logged=pending.decided.logged() if target == first else None,
-            prompt=pending.text,
+    def _label_validity(
+        self, request_id: str, fits: bool, key: str | None = None, target: Target | None = None
+    ) -> None:
+        quality = Quality(float(fits), Source.VALIDATION)
+        self._store.labelled(
+            Label(request_id=request_id, quality=quality, at=time.time(), key=key, target=target)
         )
 
     async def _catch_up(self) -> None:

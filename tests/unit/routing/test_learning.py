@@ -14,9 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 import penstock
-from penstock import Config, InvalidRequest, ModelPreferences, ProviderUnavailable, RankedTarget
+from penstock import (
+    Config,
+    InvalidRequest,
+    ModelPreferences,
+    ProviderUnavailable,
+    RankedTarget,
+    StructuredOutputInvalid,
+)
 from penstock.config.routing import RoutingConfig
 from penstock.config.settings import ModelConfig, PriceConfig, ProviderConfig, StorageConfig
 from penstock.contract.exchange import EmbeddingRequest
@@ -27,7 +35,7 @@ from penstock.memory.sqlite import SqliteOutcomes
 from penstock.memory.training import train
 from penstock.routing.learning import Learning
 from penstock.routing.outcomes import Source
-from penstock.testing import FakeProvider
+from penstock.testing import FakeProvider, FakeReply
 from penstock.wiring import features_of
 
 SUMS = "What is {} plus {}, and how many apples are left when each of the {} friends takes one?"
@@ -404,3 +412,34 @@ async def test_priorities_at_their_extremes_are_obeyed_before_anything_is_learnt
         ]
     assert best.targets[0].model == "gpt-5"
     assert cheap.targets[0].model == "gpt-4o-mini"
+
+
+async def test_generators_say_whether_an_answer_was_of_their_type(tmp_path: Path) -> None:
+    class Even(BaseModel):
+        n: int
+
+        @field_validator("n")
+        @classmethod
+        def is_even(cls, n: int) -> int:
+            if n % 2:
+                raise ValueError("it is odd")
+            return n
+
+    fenced = 'Here it is:\n```json\n{"n": "4"}\n```'
+    cut = FakeReply(text='{"n": 1', stop_reason="maxTokens")
+    async with penstock.open(_config(tmp_path)) as engine:
+        engine.use(FakeProvider(['{"n": 3}', fenced, cut]))
+        generator = engine.structured_generator(Even, "An even number?", model="m")
+        value, _ = await generator.generate()
+        assert value.n == 4
+        with pytest.raises(StructuredOutputInvalid) as refused:
+            await generator.generate()
+        await _learning(engine).catch_up()
+    assert refused.value.request_id is not None
+    with sqlite3.connect(tmp_path / "p.db") as connection:
+        rows = connection.execute(
+            "SELECT l.source, l.score FROM routing_outcomes o "
+            "LEFT JOIN routing_labels l ON l.outcome = o.seq ORDER BY o.seq"
+        ).fetchall()
+    connection.close()
+    assert rows == [("validation", 0.0), ("validation", 1.0), (None, None)]
