@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol, TypeAlias
@@ -85,7 +86,7 @@ class Embedder(Protocol):
         """What distinguishes its vectors from those of others: they do not compare."""
         ...
 
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float] | Vector]:
         """A vector for each text; raises a PenstockError when it cannot."""
         ...
 
@@ -113,7 +114,8 @@ class FeatureMaker:
         text = shortened(text, MOST_CHARACTERS)
         out = np.empty(SIZE, np.float32)
         about = self._meaning(text) if embedding is None else _about(embedding)
-        out[:MEANING] = np.roll(about, -SUMMARISED)
+        out[: MEANING - SUMMARISED] = about[SUMMARISED:]
+        out[MEANING - SUMMARISED : MEANING] = about[:SUMMARISED]
         out[MEANING : MEANING + WORDS] = _hashed(_grams(text), WORDS)
         out[MEANING + WORDS :] = self._looks(text)
         return out
@@ -207,7 +209,7 @@ def folded(vector: Vector, size: int) -> Vector:
     return out
 
 
-def _about(embedding: Sequence[float]) -> Vector:
+def _about(embedding: Sequence[float] | Vector) -> Vector:
     return unit(folded(np.asarray(embedding, np.float32), MEANING))
 
 
@@ -238,10 +240,7 @@ def _letters(text: str) -> list[str]:
 
 def _hashed(grams: Sequence[str], size: int) -> Vector:
     """Counts of the grams, dampened, in buckets with signs, at length one."""
-    counts: dict[int, int] = {}
-    for gram in grams:
-        code = crc32(gram.encode("utf-8", "replace"))
-        counts[code] = counts.get(code, 0) + 1
+    counts = Counter([crc32(gram.encode("utf-8", "replace")) for gram in grams])
     if not counts:
         return np.zeros(size, np.float32)
     codes = np.fromiter(counts, np.uint64, len(counts))

@@ -9,12 +9,16 @@ import importlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.contract.exchange import Usage, Vectors
 from penstock.providers.embedded.install import REMEDY, not_installed
 from penstock.providers.embedded.weights import package_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MODEL = "wordllama"
 DIMENSIONS = 256
@@ -42,23 +46,32 @@ class WordVectors:
         if not 0 < size <= DIMENSIONS:
             problem = f"{MODEL} gives 1 to {DIMENSIONS} dimensions, not {dimensions}"
             raise InvalidRequest.of([Problem("dimensions", problem)])
-        self._load()
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        tokens = [encoding.ids for encoding in encodings]
+        tokens = self._tokens(texts)
         return Vectors(
-            vectors=tuple(self._vector(ids, size) for ids in tokens),
+            vectors=tuple(tuple(self._vector(ids, size).tolist()) for ids in tokens),
             model=MODEL,
             usage=Usage(input_tokens=sum(map(len, tokens))),
         )
 
-    def _vector(self, ids: list[int], size: int) -> tuple[float, ...]:
+    def arrays(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """The same vectors for whoever goes on computing with them."""
+        return [self._vector(ids, DIMENSIONS) for ids in self._tokens(texts)]
+
+    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        self._load()
+        # The fast one does not tell where in the text each token stands.
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def _vector(self, ids: list[int], size: int) -> NDArray[np.float32]:
+        numpy = self._numpy
         if not ids:
-            return (0.0,) * size
+            return numpy.zeros(size, "float32")
         # Distinct tokens weighted by their number: the memory stays small for a long text.
-        distinct, counts = self._numpy.unique(ids, return_counts=True)
+        distinct, counts = numpy.unique(ids, return_counts=True)
         total = counts.astype("float32") @ self._table[distinct, :size].astype("float32")
-        norm = self._numpy.linalg.norm(total)
-        return tuple((total / norm if norm > 0 else total).tolist())
+        norm = numpy.linalg.norm(total)
+        return total / norm if norm > 0 else total
 
     def _load(self) -> None:
         with self._lock:
@@ -96,6 +109,6 @@ class TableEmbedder:
         """What distinguishes these vectors from others."""
         return MODEL
 
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def embed(self, texts: Sequence[str]) -> Sequence[NDArray[np.float32]]:
         """A vector of length one for each text."""
-        return shared.embed(texts).vectors
+        return shared.arrays(texts)
