@@ -11,6 +11,7 @@ from penstock.memory.rows import (
     LABEL,
     NANOS,
     OUTCOME,
+    is_sound,
     read_label,
     read_logged,
     read_quality,
@@ -137,9 +138,13 @@ def _event(
     quality = read_quality(source, score)
     if quality is None or features is None or (made_by is not None and by != made_by):
         return None
+    vector = unpacked(features)
+    if not is_sound(vector):
+        # Whatever has spoilt it, one prompt less is no harm; one that is no vector would be.
+        return None
     outcome = Outcome(
         target=target,
-        features=unpacked(features),
+        features=vector,
         prompt_tokens=prompt_tokens,
         quality=quality,
         logged=None if logged is None else read_logged(logged),

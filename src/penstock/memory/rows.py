@@ -168,7 +168,16 @@ def packed(features: NDArray[np.float32]) -> bytes:
 
 
 def unpacked(data: bytes) -> NDArray[np.float32]:
-    """The numbers again."""
+    """The numbers again; half a number at the end is left out."""
     import numpy as np
 
-    return np.frombuffer(data, "<f2").astype(np.float32)
+    return np.frombuffer(data, "<f2", len(data) // 2).astype(np.float32)
+
+
+def is_sound(features: NDArray[np.float32]) -> bool:
+    """Whether there are as many numbers as there must be, and all are numbers."""
+    import numpy as np
+
+    from penstock.routing.features import SIZE
+
+    return len(features) == SIZE and bool(np.isfinite(features).all())

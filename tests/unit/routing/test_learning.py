@@ -7,6 +7,7 @@ says in its feedback.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -33,10 +34,12 @@ from penstock.contract.requests import Caller
 from penstock.gateway import Engine
 from penstock.memory.sqlite import SqliteOutcomes
 from penstock.memory.training import train
+from penstock.routing.features import SIZE
 from penstock.routing.learning import Learning
 from penstock.routing.outcomes import Source
 from penstock.testing import FakeProvider, FakeReply
 from penstock.wiring import features_of
+from tests.support.services import missing
 
 SUMS = "What is {} plus {}, and how many apples are left when each of the {} friends takes one?"
 POEMS = "Write a short and cheerful poem about the weather in a garden in month {} of year {} {}"
@@ -145,6 +148,38 @@ async def test_a_restart_loses_nothing(tmp_path: Path) -> None:
         now = after[name]
         assert (now.quality, now.uncertainty) == pytest.approx((was.quality, was.uncertainty))
         assert now.neighbours == pytest.approx(was.neighbours)
+
+
+@pytest.mark.parametrize(
+    ("index", "spoilt"),
+    [
+        ("auto", b""),
+        ("auto", b"\x00"),
+        ("exact", b"\x00\x3c" * 9),
+        ("usearch", b"\x00\x7e" * SIZE),  # not a number
+        ("ruvector", b"\x00\x7c" * SIZE),  # infinite
+    ],
+)
+async def test_an_index_is_made_again_without_what_is_spoilt(
+    tmp_path: Path, index: str, spoilt: bytes
+) -> None:
+    if index in {"usearch", "ruvector"} and importlib.util.find_spec(index) is None:
+        missing(index)
+    config = _config(tmp_path, index=index)
+    async with penstock.open(config) as engine:
+        await _taught(engine, 40, lambda _, model: float(model == "two"))
+        before = await _qualities(engine)
+    with sqlite3.connect(tmp_path / "p.db") as connection:
+        connection.execute("UPDATE routing_prompts SET features = ? WHERE id % 5 = 0", (spoilt,))
+    connection.close()
+    # Nothing else is on the disk that could be spoilt.
+    assert {file.name for file in tmp_path.iterdir()} <= {"p.db", "p.db-wal", "p.db-shm"}
+    async with penstock.open(config) as engine:
+        await _learning(engine).catch_up()
+        after = await _qualities(engine)
+    left = sum(each.neighbours or 0 for each in after.values())
+    assert 0.3 < left / sum(each.neighbours or 0 for each in before.values()) < 0.98
+    assert (after["two"].quality or 0) > (after["one"].quality or 1)
 
 
 async def test_what_answers_take_is_known_after_a_restart_too(tmp_path: Path) -> None:
