@@ -50,9 +50,10 @@ class RoutingConfig(Section):
     )
     index: Literal["auto", "exact", "usearch", "ruvector"] = Field(
         default="auto",
-        description="How the most similar prompts are found: all are compared, or, in a memory of "
-        "more than 20,000 prompts, a graph is followed. `auto` takes `usearch` for such a memory "
-        "where it is installed.",
+        description="How the most similar prompts are found: `exact` compares all of them, "
+        "`usearch` and `ruvector` follow a graph. `auto` compares sketches of all, and in full "
+        "those that look best; for a memory of more than 20,000 prompts it takes `usearch`, where "
+        "it is installed.",
     )
     keep_outcomes: int = Field(
         default=200_000,

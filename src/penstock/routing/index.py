@@ -1,7 +1,7 @@
-"""Finding the stored vectors nearest to one: the port, and the exact search for small memories.
+"""Finding the stored vectors nearest to one: the port, and the search that compares everything.
 
-`index_graph` has searches that miss a little and are faster above `EXACT_ROWS`; `index_file` keeps
-the rows of any index in a file.
+`index_sketch` misses a little and is faster from a thousand rows on; `index_graph` has searches
+that miss more, and are faster above `MOST_COMPARED` rows.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-EXACT_ROWS = 20_000
-"""Up to so many rows comparing all of them is fast enough."""
+MOST_COMPARED = 20_000
+"""Up to so many rows comparing all of them, or their sketches, is fast enough."""
 _FIRST_ROWS = 64
 
 
 class VectorIndex(Protocol):
     """Rows of vectors of length one; similarity is the cosine.
 
-    An index is a cache: it can be made again from the outcomes at any time.
+    An index lives in memory only, and is made again from the outcomes at every start.
     """
 
     def __len__(self) -> int:
@@ -42,13 +42,12 @@ class VectorIndex(Protocol):
 
 
 class ExactIndex:
-    """All rows are compared: nothing is missed, and up to some thousand rows nothing is faster."""
+    """All rows are compared: nothing is missed, and up to a thousand rows nothing is faster."""
 
-    def __init__(self, dimensions: int, rows: NDArray[np.float32] | None = None) -> None:
-        """Small at first, or with these rows; grows with what is put into it."""
-        empty = np.zeros((_FIRST_ROWS, dimensions), np.float32)
-        self._rows = empty if rows is None or not len(rows) else rows
-        self._count = 0 if rows is None else len(rows)
+    def __init__(self, dimensions: int) -> None:
+        """Small at first; grows with what is put into it."""
+        self._rows = np.zeros((_FIRST_ROWS, dimensions), np.float32)
+        self._count = 0
 
     def __len__(self) -> int:
         """How many rows are filled."""
@@ -75,4 +74,4 @@ class ExactIndex:
 
     def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""
-        return self._rows[rows]
+        return self._rows[rows] if isinstance(rows, int) else self._rows.take(rows, 0)

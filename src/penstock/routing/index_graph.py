@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.contract.errors import ConfigurationError
-from penstock.routing.index import EXACT_ROWS, ExactIndex, VectorIndex
+from penstock.routing.index import MOST_COMPARED, ExactIndex, VectorIndex
+from penstock.routing.index_sketch import SketchIndex
 
 _CANDIDATES = 256
 """How many rows a graph looks at while it searches; more find more, and take longer."""
@@ -26,27 +27,29 @@ _CONNECTED = 16
 def index_for(capacity: int, name: str = "auto") -> Callable[[int], VectorIndex]:
     """What makes the index of a memory of so many rows, or the one of this name.
 
-    Raises ConfigurationError when its package is missing. `auto` is the exact one then, too.
+    Raises ConfigurationError when its package is missing; `auto` does without it then.
     """
+    if name == "exact":
+        return ExactIndex
     if name == "usearch":
         _module("usearch.index", "routing-index")
         return UsearchIndex
     if name == "ruvector":
         _module("ruvector", "routing-ruvector")
         return RuvectorIndex
-    if name == "auto" and capacity > EXACT_ROWS:
+    if capacity > MOST_COMPARED:
         with contextlib.suppress(ConfigurationError):
             return index_for(capacity, "usearch")
-    return ExactIndex
+    return SketchIndex
 
 
 class UsearchIndex:
     """A graph by usearch, with half the precision of the rows."""
 
-    def __init__(self, dimensions: int, rows: NDArray[np.float32] | None = None) -> None:
-        """Empty, or with these rows."""
+    def __init__(self, dimensions: int) -> None:
+        """Empty."""
         usearch = _module("usearch.index", "routing-index")
-        self._exact = ExactIndex(dimensions, rows)
+        self._exact = ExactIndex(dimensions)
         self._graph: Any = usearch.Index(
             ndim=dimensions,
             metric="cos",
@@ -54,8 +57,6 @@ class UsearchIndex:
             connectivity=_CONNECTED,
             expansion_search=_CANDIDATES,
         )
-        if rows is not None and len(rows):
-            self._graph.add(np.arange(len(rows)), rows, threads=1)
 
     def __len__(self) -> int:
         """How many rows are filled."""
@@ -93,11 +94,11 @@ class RuvectorIndex:
     and when they are as many as the rows, the graph is made again.
     """
 
-    def __init__(self, dimensions: int, rows: NDArray[np.float32] | None = None) -> None:
-        """Empty, or with these rows."""
+    def __init__(self, dimensions: int) -> None:
+        """Empty."""
         self._module = _module("ruvector", "routing-ruvector")
         self._dimensions = dimensions
-        self._exact = ExactIndex(dimensions, rows)
+        self._exact = ExactIndex(dimensions)
         self._graph: Any = None
         self._names: list[str] = []
         self._row_of: dict[str, int] = {}

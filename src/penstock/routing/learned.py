@@ -18,7 +18,8 @@ from penstock.contract.ports import Target
 from penstock.routing.decision import FLOOR, NOISE, Choice, Offer, Scales, Weights, choose
 from penstock.routing.evidence import Evidence, Verdict
 from penstock.routing.features import FeatureMaker
-from penstock.routing.index import ExactIndex, VectorIndex
+from penstock.routing.index import VectorIndex
+from penstock.routing.index_sketch import SketchIndex
 from penstock.routing.learner import Estimate, Learner, LearnerSettings
 from penstock.routing.outcomes import Logged, Outcome
 from penstock.routing.traffic import Expected
@@ -90,7 +91,7 @@ class LearnedRouter:
         self,
         features: FeatureMaker,
         settings: RoutingSettings | None = None,
-        index: Callable[[int], VectorIndex] = ExactIndex,
+        index: Callable[[int], VectorIndex] = SketchIndex,
     ) -> None:
         """Nothing has been learnt."""
         self._features = features

@@ -22,9 +22,18 @@ from numpy.typing import NDArray
 from penstock.contract.ports import Target
 from penstock.routing import neighbours
 from penstock.routing.drift import Drift
-from penstock.routing.features import SIZE, unit
-from penstock.routing.index import ExactIndex, VectorIndex
-from penstock.routing.linear import BIAS_STRENGTH, Common, LinearHead, means, summarised
+from penstock.routing.features import SIZE, SUMMARY, unit
+from penstock.routing.index import VectorIndex
+from penstock.routing.index_sketch import SketchIndex
+from penstock.routing.linear import (
+    BIAS_STRENGTH,
+    Common,
+    LinearHead,
+    means,
+    means_of_sums,
+    summarised,
+)
+from penstock.routing.linear import SIZE as WEIGHTS
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Logged, Outcome
 from penstock.routing.traffic import Expected, Traffic
@@ -86,7 +95,7 @@ class Learner:
     def __init__(
         self,
         settings: LearnerSettings | None = None,
-        index: Callable[[int], VectorIndex] = ExactIndex,
+        index: Callable[[int], VectorIndex] = SketchIndex,
     ) -> None:
         """Nothing is known but the priors."""
         self._settings = settings or LearnerSettings()
@@ -94,6 +103,9 @@ class Learner:
         self._targets: dict[Target, _Known] = {}
         self._common = Common()
         self._settled = self._common.weights.copy()
+        self._weights = np.zeros((0, WEIGHTS), np.float32)
+        """Those of all heads, by column."""
+        self._priors = np.zeros(0, np.float32)
         self._observed = 0
         self._base = 0
         self.tick = 0
@@ -106,15 +118,15 @@ class Learner:
         known = [self._known(target) for target in targets]
         columns = [each.column for each in known]
         direction = unit(features)
-        heads = np.stack([each.head.weights for each in known])
-        priors = np.asarray([each.head.prior for each in known], np.float32)
+        heads, priors = self._weights[columns], self._priors[columns]
         quality = means(direction, heads, priors)
         near = self._neighbours.near(direction, self._scale)
         evidence = np.zeros(len(known), np.float32)
         if near is not None:
             near = near.of(columns)
             evidence = near.evidence()
-            quality = quality + near.correction(means(near.rows, heads, priors))
+            expected = means_of_sums(near.sums(SUMMARY), evidence, heads, priors)
+            quality = quality + near.correction(evidence, expected)
         total = self._neighbours.evidence(self._scale)[columns]
         return [
             Estimate(
@@ -155,7 +167,7 @@ class Learner:
         elif self._observed % _SETTLED == 0:
             self._settle()
         else:
-            known.head.lean(self._settled)
+            self._lean(known)
 
     def expected(self, target: Target, prompt_tokens: int) -> Expected:
         """What an answer of a target takes, by what its earlier ones took."""
@@ -189,8 +201,15 @@ class Learner:
             # What is common has learnt from its predecessor already.
             head = parent.head.child(INHERITED)
             self._neighbours.inherit(column, parent.column, INHERITED)
-        head.lean(self._settled)
-        return _Known(column, head, Traffic(), Drift())
+        self._weights = np.concatenate([self._weights, np.zeros((1, WEIGHTS), np.float32)])
+        self._priors = np.append(self._priors, np.float32(head.prior))
+        known = _Known(column, head, Traffic(), Drift())
+        self._lean(known)
+        return known
+
+    def _lean(self, known: _Known) -> None:
+        known.head.lean(self._settled)
+        self._weights[known.column] = known.head.weights
 
     def _forget(self, known: _Known) -> None:
         evidence = float(self._neighbours.evidence(self._scale)[known.column])
@@ -216,7 +235,7 @@ class Learner:
     def _settle(self) -> None:
         self._settled = self._common.weights.copy()
         for known in self._targets.values():
-            known.head.lean(self._settled)
+            self._lean(known)
 
 
 def _balance(logged: Logged | None) -> float:

@@ -47,6 +47,20 @@ def means(
     return (found + (priors + _BIAS * weights[:, 0])).astype(np.float32)
 
 
+def means_of_sums(
+    sums: NDArray[np.float32],
+    numbers: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    priors: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """What each model expects of so many vectors together, whose summarised parts add up to `sums`.
+
+    The same as the sum of what it expects of each, and much less to compute.
+    """
+    slopes = np.einsum("ij,ij->i", sums, weights[:, 1:])
+    return slopes + numbers * (priors + _BIAS * weights[:, 0])
+
+
 class Common:
     """The weights that the models of all targets have in common."""
 

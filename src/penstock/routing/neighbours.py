@@ -19,10 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.routing.index import ExactIndex, VectorIndex
+from penstock.routing.index import VectorIndex
+from penstock.routing.index_sketch import SketchIndex
 
 CAPACITY = 4_096
-"""Rows; compared exactly, in about a fifth of a millisecond."""
+"""Rows; more of them make a decision longer."""
 NEAREST = 200
 SOFTNESS = 0.1
 """By so much less similarity a row counts e times less."""
@@ -40,7 +41,7 @@ class Near(NamedTuple):
     rows: NDArray[np.float32]
     """Their vectors."""
     closeness: NDArray[np.float32]
-    """How much each counts."""
+    """How much each counts, by how near it is and by what evidence weighs today."""
     weight: NDArray[np.float32]
     """The evidence that each has, by target."""
     score: NDArray[np.float32]
@@ -48,19 +49,31 @@ class Near(NamedTuple):
 
     def of(self, columns: Sequence[int]) -> Near:
         """The same for some targets only."""
-        return self._replace(weight=self.weight[:, columns], score=self.score[:, columns])
+        if list(columns) == list(range(self.weight.shape[1])):
+            return self
+        # In the same layout: else sums would differ in their last digit by the order of columns.
+        weight, score = self.weight.take(columns, 1), self.score.take(columns, 1)
+        return self._replace(weight=weight, score=score)
 
     def evidence(self) -> NDArray[np.float32]:
         """Observations of each target near the prompt, counted by how near and how recent."""
         return self.closeness @ self.weight
 
-    def correction(self, expected: NDArray[np.float32]) -> NDArray[np.float32]:
-        """By how much each target was better here than expected: rows by targets."""
-        surprise = self.closeness @ (self.score - self.weight * expected)
-        evidence = self.evidence()
-        shrunk = SHRINK / (evidence + SHRINK)
-        common = (surprise @ shrunk) / (evidence @ shrunk + SHRINK_COMMON)
-        return ((surprise + SHRINK * common) / (evidence + SHRINK)).astype(np.float32)
+    def sums(self, part: slice) -> NDArray[np.float32]:
+        """A part of the vectors, added up for each target as its evidence counts."""
+        counted = (self.closeness[:, None] * self.weight).T
+        return (counted @ self.rows[:, part]).astype(np.float32, copy=False)
+
+    def correction(
+        self, evidence: NDArray[np.float32], expected: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """By how much each target was better here than expected of all its evidence together."""
+        surprise = self.closeness @ self.score - expected
+        held = evidence + np.float32(SHRINK)
+        # Of each target the share that is not its own; what is common is what these shares tell.
+        shrunk = np.float32(SHRINK) / held
+        common = (surprise @ shrunk) / (evidence @ shrunk + np.float32(SHRINK_COMMON))
+        return (surprise / held + common * shrunk).astype(np.float32, copy=False)
 
 
 class Neighbours:
@@ -70,7 +83,7 @@ class Neighbours:
         self,
         dimensions: int,
         capacity: int = CAPACITY,
-        index: Callable[[int], VectorIndex] = ExactIndex,
+        index: Callable[[int], VectorIndex] = SketchIndex,
     ) -> None:
         """`index` is called with the number of dimensions."""
         self._index = index(dimensions)
@@ -100,13 +113,14 @@ class Neighbours:
         if not len(self._index):
             return None
         rows, similar = self._index.search(direction, NEAREST)
-        closeness = np.exp((similar - max(STRANGE, float(similar.max()))) / SOFTNESS)
-        scale32 = np.float32(scale)
+        nearest = max(STRANGE, float(similar.max()))
+        closeness = np.exp((similar - np.float32(nearest)) * np.float32(1 / SOFTNESS))
+        closeness *= np.float32(1 / scale)
         return Near(
             self._index.vectors(rows),
             closeness,
-            self._weight[rows] / scale32,
-            self._score[rows] / scale32,
+            self._weight.take(rows, 0),
+            self._score.take(rows, 0),
         )
 
     def add(self, direction: NDArray[np.float32], column: int, score: float, weight: float) -> None:

@@ -1,21 +1,19 @@
 """What every index of the router promises, over all that are installed; in CI all are."""
 
 import importlib.util
-import logging
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from penstock.contract.errors import ConfigurationError
-from penstock.routing.features import unit
-from penstock.routing.index import EXACT_ROWS, ExactIndex, VectorIndex
-from penstock.routing.index_file import load, save
+from penstock.routing.features import SIZE, unit
+from penstock.routing.index import MOST_COMPARED, ExactIndex, VectorIndex
 from penstock.routing.index_graph import RuvectorIndex, UsearchIndex, index_for
+from penstock.routing.index_sketch import SketchIndex
 from penstock.routing.neighbours import Neighbours
 from tests.support.services import missing
 
@@ -23,25 +21,21 @@ DIMENSIONS = 24
 Rows: TypeAlias = NDArray[np.float32]
 
 
-class Make(Protocol):
-    """Makes an index, empty or with rows."""
-
-    def __call__(self, dimensions: int, rows: Rows | None = None, /) -> VectorIndex: ...
-
-
-BACKENDS: dict[str, Make] = {
-    "numpy": ExactIndex,
-    "usearch": UsearchIndex,
-    "ruvector": RuvectorIndex,
+Make: TypeAlias = Callable[[int], VectorIndex]
+BACKENDS: dict[str, tuple[str, Make]] = {
+    "exact": ("numpy", ExactIndex),
+    "sketch": ("numpy", SketchIndex),
+    "usearch": ("usearch", UsearchIndex),
+    "ruvector": ("ruvector", RuvectorIndex),
 }
 
 
 @pytest.fixture(params=sorted(BACKENDS))
 def make(request: pytest.FixtureRequest) -> Make:
-    name: str = request.param
-    if importlib.util.find_spec(name) is None:
-        missing(name)
-    return BACKENDS[name]
+    package, made = BACKENDS[request.param]
+    if importlib.util.find_spec(package) is None:
+        missing(package)
+    return made
 
 
 def vectors(number: int, seed: int = 1) -> Rows:
@@ -109,80 +103,80 @@ def test_a_full_memory_stays_bounded_with_every_index(make: Make) -> None:
     assert float(memory.evidence(1.0)[column]) == pytest.approx(200)
 
 
-def test_saved_rows_are_loaded_and_go_on_to_grow(make: Make, tmp_path: Path) -> None:
-    rows, path = vectors(100), tmp_path / "rows"
-    save(filled(make, rows), path, "letters")
-    again = load(path, "letters", DIMENSIONS, ExactIndex)
-    assert again is not None
-    assert recall(again, rows) == 1
-    again.put(3, rows[4])
-    again.put(100, rows[0])
-    assert len(again) == 101
-    unchanged = load(path, "letters", DIMENSIONS, ExactIndex)
-    assert unchanged is not None
-    assert (unchanged.vectors(np.arange(100)) == rows).all()
-    assert [each.name for each in tmp_path.iterdir()] == ["rows"]
+def prompts(number: int, seed: int = 1) -> Rows:
+    """Like the features of prompts: of some subjects, and in many more dimensions than subjects."""
+    dice = np.random.default_rng(seed)
+    subjects = np.random.default_rng(0).standard_normal((40, SIZE))
+    some = dice.dirichlet(np.full(40, 0.1), number) @ subjects
+    rows = (some + 0.3 * dice.standard_normal((number, SIZE))).astype(np.float32)
+    return np.stack([unit(row) for row in rows])
 
 
-def test_saved_rows_may_be_loaded_into_every_index(make: Make, tmp_path: Path) -> None:
-    rows, path = vectors(300), tmp_path / "rows"
-    save(filled(ExactIndex, rows), path, "letters")
-    again = load(path, "letters", DIMENSIONS, make)
-    assert again is not None
-    assert recall(again, rows) > 0.9
+def missed(index: VectorIndex, rows: Rows, most: int) -> float:
+    """The share of the nearest rows that comparing everything finds beside those of the index."""
+    shares: list[float] = []
+    for asked in prompts(20, seed=2):
+        found, similar = index.search(asked, most)
+        assert len(set(found.tolist())) == most
+        assert similar == pytest.approx(rows[found] @ asked, abs=1e-5)
+        truth = np.argsort(-(rows @ asked))[:most]
+        shares.append(len(set(truth.tolist()) - set(found.tolist())) / most)
+    return float(np.mean(shares))
 
 
-def flipped(data: bytes) -> bytes:
-    return data[:-5] + bytes([data[-5] ^ 1]) + data[-4:]
+def test_sketches_lead_to_nearly_all_of_the_nearest_rows() -> None:
+    rows = prompts(3_000)
+    index = SketchIndex(SIZE)
+    for number, row in enumerate(rows):
+        index.put(number, row)
+        if number in (999, 1_023, 1_024, 2_047):
+            # Where sketches begin, and where they are made again.
+            assert missed(index, rows[: number + 1], 200) < 0.05
+    assert missed(index, rows, 200) < 0.05
+    assert missed(index, rows, 2) < 0.05
 
 
-def shortened(data: bytes) -> bytes:
-    return data[:-4]
+def test_sketches_keep_up_with_rows_that_are_of_another_kind_than_before() -> None:
+    index, rows = SketchIndex(SIZE), prompts(1_100)
+    for number, row in enumerate(rows):
+        index.put(number, row)
+    dice = np.random.default_rng(3)
+    turn = np.linalg.qr(dice.standard_normal((SIZE, SIZE)))[0].astype(np.float32)
+    for _ in range(5):
+        rows = prompts(1_100, seed=int(dice.integers(1_000, 9_000))) @ turn
+        for number, row in enumerate(rows):
+            index.put(number, row)
+    shares: list[float] = []
+    for asked in prompts(20, seed=2) @ turn:
+        found, _ = index.search(asked, 100)
+        truth = np.argsort(-(rows @ asked))[:100]
+        shares.append(len(set(found.tolist()) & set(truth.tolist())) / 100)
+    assert float(np.mean(shares)) > 0.95
 
 
-def emptied(data: bytes) -> bytes:
-    return b""
+def test_few_rows_that_are_replaced_again_and_again_need_no_sketches() -> None:
+    index, rows = SketchIndex(SIZE), prompts(50)
+    for number in range(5_000):
+        index.put(number % 50, rows[number % 50])
+    assert missed(index, rows, 20) == 0
 
 
-def rubbish(data: bytes) -> bytes:
-    return b"\xff" * len(data)
+def test_rows_that_are_all_alike_are_found_too() -> None:
+    index, row = SketchIndex(SIZE), prompts(1)[0]
+    for number in range(1_500):
+        index.put(number, row)
+    found, similar = index.search(row, 200)
+    assert len(set(found.tolist())) == 200
+    assert similar == pytest.approx(np.ones(200), abs=1e-5)
 
 
-def of_another_format(data: bytes) -> bytes:
-    return data.replace(b'"penstock_rows":1', b'"penstock_rows":2')
-
-
-@pytest.mark.parametrize("spoil", [flipped, shortened, emptied, rubbish, of_another_format])
-def test_a_spoilt_file_is_told_once_and_not_used(
-    spoil: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "rows"
-    save(filled(ExactIndex, vectors(30)), path, "letters")
-    path.write_bytes(spoil(path.read_bytes()))
-    with caplog.at_level(logging.WARNING):
-        assert load(path, "letters", DIMENSIONS, ExactIndex) is None
-    assert len(caplog.records) == 1
-    assert str(path) in caplog.text
-
-
-def test_rows_of_other_features_are_not_used(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    save(filled(ExactIndex, vectors(30)), path, "letters")
-    assert load(path, "wordllama", DIMENSIONS, ExactIndex) is None
-    assert load(path, "letters", DIMENSIONS + 1, ExactIndex) is None
-
-
-def test_no_file_is_no_reason_to_warn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert load(tmp_path / "none", "letters", DIMENSIONS, ExactIndex) is None
-    assert not caplog.records
-
-
-def test_small_memories_are_compared_exactly() -> None:
-    assert index_for(EXACT_ROWS) is ExactIndex
+def test_of_small_memories_all_rows_are_compared() -> None:
+    assert index_for(MOST_COMPARED) is SketchIndex
+    assert index_for(MOST_COMPARED, "exact") is ExactIndex
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     with pytest.raises(ConfigurationError, match=r"penstock\[routing-index\]"):
         UsearchIndex(DIMENSIONS)
-    assert index_for(EXACT_ROWS + 1) is ExactIndex
+    assert index_for(MOST_COMPARED + 1) is SketchIndex
