@@ -3,55 +3,67 @@
 Run: python bench/route_latency.py [--quick] [--json]
 
 Ten targets; microseconds of CPU time, so that other programs do not count: of one decision from the
-features on (median and 99th percentile), of taking in one labelled outcome of a new prompt; and
-what all memory takes. One outcome in ten has a label, as few have where people give them. The
-floor, in the same run and by turns with what it is the floor of, is a single product of a full
-memory's matrix with the prompt's vector: no exact search does less. Other programs on the same core
-empty its caches, which shows in the floor as well: the ratios hold where the times do not. It
-uses one thread.
-Features are made from texts of 500 characters, and timed by themselves, with the bundled table and
-without.
+features on; of the whole way from a request to its ranked targets with their explanation, as an
+engine goes it (`rank`: features of the prompt, forecasts, decision, reasons); and of taking in one
+labelled outcome of a new prompt. One outcome in ten has a label, as few have where people give
+them. Prompts have the sizes of those in public sets, and none comes twice, so no cache helps.
+
+The floor, in the same run and by turns with what it is the floor of, is a single product of a full
+memory's matrix with the prompt's vector: no search that compares everything in full does less.
+Other programs empty the caches of a core and share its memory, which shows in the floor as well:
+the ratios hold where the times do not, and by how much the floor's 99th percentile is above its
+median is the noise of the machine. It uses one thread.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
 import json
 import os
 import platform
-import random
 import sys
+import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypedDict
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from _routing_data import made_up
+from _route_path import TARGETS, learning_with, prompts, request, table_with
 from _support import Claim, end_by, make_parser, print_table
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
-from penstock.contract.ports import Target
+from penstock.contract.ports import RouteDecision
 from penstock.providers.embedded.embeddings import TableEmbedder
 from penstock.routing.features import SIZE, FeatureMaker
 from penstock.routing.learned import LearnedRouter, RoutingSettings
 from penstock.routing.neighbours import CAPACITY
 from penstock.routing.outcomes import Outcome, Quality
 
-MEASURED = ("floor", "decide", "learn")
+MEASURED = ("floor", "decide", "rank", "learn")
 LABELLED = 10
 """One outcome in so many has a label."""
-TARGETS = [Target("bench", f"model-{number}") for number in range(10)]
+Vectors = Iterator[NDArray[np.float32]]
+Row = dict[str, float]
 
 
-def vectors(number: int, dice: np.random.Generator) -> NDArray[np.float32]:
-    """Prompts about some hundred subjects: near each other as those of real traffic are."""
-    subjects = dice.standard_normal((300, SIZE))
-    chosen = subjects[dice.integers(0, len(subjects), number)]
-    return (chosen + dice.standard_normal((number, SIZE))).astype(np.float32)
+class Result(TypedDict):
+    """What is printed as JSON."""
+
+    python: str
+    rows: list[Row]
+    features_us: dict[str, tuple[float, float]]
+    memory_bytes: int
+    memory_bytes_an_outcome: float
 
 
 def outcome(features: NDArray[np.float32], number: int, *, labelled: bool = True) -> Outcome:
@@ -66,17 +78,20 @@ def outcome(features: NDArray[np.float32], number: int, *, labelled: bool = True
     )
 
 
-def percentiles(
-    run: dict[str, Callable[[int], object]], times: int
+async def percentiles(
+    run: dict[str, Callable[[], Awaitable[object] | object]], times: int
 ) -> dict[str, tuple[float, float]]:
     """Microseconds of each, by turns: the median, and what 99 of 100 stay below."""
     clock = time.thread_time
     taken: dict[str, list[float]] = {name: [] for name in run}
-    for number in range(times):
+    for _ in range(times):
         for name, each in run.items():
             start = clock()
-            each(number)
+            made = each()
+            if inspect.isawaitable(made):
+                await made
             taken[name].append(clock() - start)
+        await asyncio.sleep(0)
     found: dict[str, tuple[float, float]] = {}
     for name, values in taken.items():
         middle, high = np.percentile(np.asarray(values) * 1e6, [50, 99]).tolist()
@@ -84,25 +99,22 @@ def percentiles(
     return found
 
 
-def record(router: LearnedRouter, number: int, size: int, dice: np.random.Generator) -> None:
+def record(router: LearnedRouter, number: int, size: int, fresh: Vectors) -> None:
     """Let the router take in outcomes until there are so many."""
+    nothing = np.zeros(0, np.float32)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"{size:,} outcomes", total=size, completed=number)
-        while number < size:
-            batch = min(10_000, size - number)
-            labelled = vectors(-(-batch // LABELLED), dice)
-            for offset in range(batch):
-                vector = labelled[offset // LABELLED]
-                router.learn(outcome(vector, number, labelled=offset % LABELLED == 0))
-                number += 1
-            progress.update(task, completed=number)
+        for each in range(number, size):
+            labelled = each % LABELLED == 0
+            router.learn(outcome(next(fresh) if labelled else nothing, each, labelled=labelled))
+            if each % 1_000 == 0:
+                progress.update(task, completed=each)
 
 
-def memory_of_a_full_router() -> int:
+def memory_of_a_full_router(fresh: Vectors) -> int:
     """Bytes; outcomes beyond its capacity take no more."""
     router = LearnedRouter(FeatureMaker(), RoutingSettings(in_force=True, seed=1))
-    dice = np.random.default_rng(4)
-    given = vectors(CAPACITY, dice)
+    given = [next(fresh) for _ in range(CAPACITY)]
     tracemalloc.start()
     for number, vector in enumerate(given):
         router.learn(outcome(vector, number))
@@ -111,84 +123,97 @@ def memory_of_a_full_router() -> int:
     return taken
 
 
-def main() -> None:
-    arguments = make_parser(__doc__).parse_args()
-    sizes = [0, 1_000, 5_000] if arguments.quick else [0, 1_000, 100_000, 1_000_000]
-    times = 300 if arguments.quick else 3_000
-    dice = np.random.default_rng(3)
-    router = LearnedRouter(FeatureMaker(), RoutingSettings(in_force=True, seed=1))
-    asked = vectors(512, dice)
-    rows: list[dict[str, float]] = []
+async def measured(sizes: list[int], times: int, folder: Path) -> Result:
+    maker = FeatureMaker(TableEmbedder())
+    fresh = (maker.vector(text) for text in prompts(1))
+    router = LearnedRouter(maker, RoutingSettings(in_force=True, seed=1))
+    learning = learning_with(router, maker, folder)
+    table, kept = table_with(learning), deque[RouteDecision](maxlen=1_000)
+    tending = asyncio.create_task(learning.tend())
+    memory = memory_of_a_full_router(fresh)
+    matrix = np.random.default_rng(3).standard_normal((CAPACITY, SIZE), np.float32)
+    rows: list[Row] = []
     recorded = 0
-    memory = memory_of_a_full_router()
-    matrix = vectors(CAPACITY, dice)
     for size in sizes:
-        record(router, recorded, size, dice)
-        fresh = vectors(times, dice)
-        found = percentiles(
+        record(router, recorded, size, fresh)
+        asked = [next(fresh) for _ in range(times)]
+        vectors, numbers = iter(asked), iter(range(times))
+        requests = iter([request(text) for text, _ in zip(prompts(size + 2), asked, strict=False)])
+        new = iter([outcome(next(fresh), number) for number in range(times // 3)])
+        found = await percentiles(
             {
-                "floor": lambda n: matrix @ asked[n % 512],
-                "decide": lambda n: router.decide(asked[n % 512], 100, TARGETS),
+                "floor": lambda asked=asked: matrix @ asked[0],
+                "decide": lambda v=vectors: router.decide(next(v), 100, TARGETS),
+                "rank": lambda r=requests, n=numbers: table.rank(
+                    next(r), request_id=f"request-{next(n)}", told=kept.append
+                ),
             },
             times,
-        ) | percentiles({"learn": lambda n, f=fresh: router.learn(outcome(f[n], n))}, times // 3)
-        row = {"outcomes": float(size)}
+        ) | await percentiles({"learn": lambda new=new: router.learn(next(new))}, times // 3)
+        row: Row = {"outcomes": float(size)}
         for name, (middle, high) in found.items():
             row |= {f"{name}_p50_us": middle, f"{name}_p99_us": high}
-        row["decide_floors"] = row["decide_p50_us"] / row["floor_p50_us"]
-        row["learn_floors"] = row["learn_p50_us"] / row["floor_p50_us"]
+        row |= {f"{n}_floors": row[f"{n}_p50_us"] / row["floor_p50_us"] for n in MEASURED[1:]}
+        row["floor_noise"] = row["floor_p99_us"] / row["floor_p50_us"]
         rows.append(row)
         recorded = size + times // 3
-    texts = [text[:500].ljust(500, "x") for text in made_up(200).prompts]
-    random.Random(1).shuffle(texts)
-    makers = {"with the table": FeatureMaker(TableEmbedder()), "letters only": FeatureMaker()}
-    for maker in makers.values():
-        maker.vector("load")
-    made = percentiles(
-        {name: lambda n, m=maker: m.vector(texts[n % 200]) for name, maker in makers.items()}, times
+    tending.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await tending
+    makers = {"with the table": maker, "letters only": FeatureMaker()}
+    texts = {name: prompts(5) for name in makers}
+    made = await percentiles(
+        {
+            name: lambda each=each, some=texts[name]: each.vector(next(some))
+            for name, each in makers.items()
+        },
+        times,
     )
-    result = {
+    return {
         "python": platform.python_version(),
         "rows": rows,
         "features_us": made,
         "memory_bytes": memory,
         "memory_bytes_an_outcome": memory / CAPACITY,
     }
+
+
+def show(result: Result) -> None:
+    print("microseconds, 10 targets")
+    print_table(
+        ["outcomes", *(word for n in MEASURED for word in (f"{n} p50", "p99")), "decide / floor"],
+        [
+            [
+                int(row["outcomes"]),
+                *(round(row[f"{n}_{p}_us"]) for n in MEASURED for p in ("p50", "p99")),
+                f"{row['decide_floors']:.1f}",
+            ]
+            for row in result["rows"]
+        ],
+    )
+    noise = max(row["floor_noise"] for row in result["rows"])
+    print(f"\nnoise: the floor's p99 is up to {noise:.1f} times its median")
+    memory = result["memory_bytes"]
+    each = memory / CAPACITY / 1e3
+    print(f"a full memory of {CAPACITY} prompts takes {memory / 1e6:.1f} MB, {each:.1f} kB each")
+    print("\nfeatures of a prompt (they are a part of rank), microseconds")
+    features = result["features_us"].items()
+    print_table(["", "p50", "p99"], [[n, round(a), round(b)] for n, (a, b) in features])
+
+
+def main() -> None:
+    arguments = make_parser(__doc__).parse_args()
+    sizes = [0, 1_000, 5_000] if arguments.quick else [0, 1_000, 100_000, 1_000_000]
+    with tempfile.TemporaryDirectory() as folder:
+        result = asyncio.run(measured(sizes, 300 if arguments.quick else 3_000, Path(folder)))
     if arguments.json:
         json.dump(result, sys.stdout)
     else:
-        print("microseconds, 10 targets")
-        print_table(
-            [
-                "outcomes",
-                *("floor p50", "p99", "decide p50", "p99", "learn p50", "p99"),
-                *("decide / floor", "learn / floor"),
-            ],
-            [
-                [
-                    int(row["outcomes"]),
-                    *(round(row[f"{n}_{p}_us"]) for n in MEASURED for p in ("p50", "p99")),
-                    *(f"{row[f'{n}_floors']:.1f}" for n in ("decide", "learn")),
-                ]
-                for row in rows
-            ],
-        )
-        each = memory / CAPACITY / 1e3
-        print(
-            f"\na full memory of {CAPACITY} prompts takes {memory / 1e6:.1f} MB, {each:.1f} kB each"
-        )
-        print("\nfeatures of a prompt of 500 characters, microseconds")
-        print_table(["", "p50", "p99"], [[n, round(a), round(b)] for n, (a, b) in made.items()])
+        show(result)
+    rows = result["rows"]
     # The memory is bounded: beyond it, more outcomes make a decision no dearer, but for noise.
-    end_by(
-        [
-            Claim(
-                "growth of a decision with a full memory",
-                rows[-1]["decide_floors"] / rows[-2]["decide_floors"],
-                3,
-            )
-        ]
-    )
+    growth = rows[-1]["decide_floors"] / rows[-2]["decide_floors"]
+    end_by([Claim("growth of a decision with a full memory", growth, 3)])
 
 
 if __name__ == "__main__":
