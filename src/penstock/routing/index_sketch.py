@@ -2,7 +2,7 @@
 
 Comparing all rows in full costs what reading them from memory costs. So each row has a sketch: what
 it is along the directions in which the rows differ most. All sketches are compared, and only the
-rows of the best ones are looked at in full. On prompts of two public sets (4,096 rows), 98 and 99 %
+rows of the best ones are looked at in full. On prompts of two public sets (4,096 rows), 97 and 99 %
 of the 200 nearest are found, and what is missed is the farthest of them; similarities are exact.
 
 The directions are those of a sample of the rows. They are found again whenever there are twice as

@@ -14,10 +14,18 @@ from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import Target
 from penstock.routing.drift import Drift
 from penstock.routing.evidence import ENOUGH, Evidence, gained
-from penstock.routing.features import MOST_CHARACTERS, SIZE, FeatureMaker, unit
+from penstock.routing.features import MOST_CHARACTERS, SIZE, SUMMARY, FeatureMaker, unit
 from penstock.routing.index import ExactIndex
 from penstock.routing.learner import Learner, LearnerSettings
-from penstock.routing.linear import COMMON_RIDGE, RIDGE, Common, LinearHead, summarised
+from penstock.routing.linear import (
+    COMMON_RIDGE,
+    RIDGE,
+    Common,
+    LinearHead,
+    means,
+    means_of_sums,
+    summarised,
+)
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Logged, Outcome, Quality, Source
 from penstock.routing.reading import Reader
@@ -147,6 +155,15 @@ def test_the_linear_model_is_ridge_regression_over_all_it_has_seen() -> None:
         rows.T @ rows / 4 + RIDGE * np.eye(rows.shape[1]), rows.T @ (scores - 0.5) / 4
     )
     assert head.own == pytest.approx(faded, abs=1e-4)
+
+
+def test_of_a_sum_is_expected_what_is_expected_of_its_parts_together() -> None:
+    dice = np.random.default_rng(6)
+    rows = np.stack([random_vector(seed) for seed in range(20)])
+    weights = dice.standard_normal((3, len(summarised(rows[0])))).astype(np.float32)
+    priors, counts = (dice.random(size).astype(np.float32) for size in (3, (20, 3)))
+    together = means_of_sums(counts.T @ rows[:, SUMMARY], counts.sum(0), weights, priors)
+    assert together == pytest.approx((counts * means(rows, weights, priors)).sum(0), rel=1e-4)
 
 
 def test_weights_in_common_are_those_of_one_regression_in_two_levels() -> None:
