@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.ports import Target
-from penstock.memory.rows import NANOS, packed, unpacked
+from penstock.memory.rows import NANOS, is_sound, packed, unpacked
 from penstock.memory.tables import Row
 from penstock.routing.features import SIZE
 from penstock.routing.outcomes import Quality, Source
@@ -132,7 +132,7 @@ class Checker:
             numbers = unpacked(data)
         except (ValueError, binascii.Error):
             raise _wrong("features", "are no floats in Base64, as an export writes them") from None
-        if numbers.shape != (SIZE,) or not np.isfinite(numbers).all():
+        if not is_sound(numbers):
             said = f"are {len(numbers)} numbers; {self._features.name!r} makes {SIZE}, all finite"
             raise _wrong("features", f"{said}: give the row as it was exported, or its prompt")
         return data

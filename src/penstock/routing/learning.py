@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from penstock.contract.errors import InvalidRequest, PenstockError, Problem
 from penstock.contract.exchange import SamplingRequest
@@ -22,7 +21,7 @@ from penstock.contract.ports import Target
 from penstock.routing.decision import Choice, Weights
 from penstock.routing.ended import MOST_PENDING, Pending, Unjudged, is_judged_later, served_of
 from penstock.routing.evidence import Verdict
-from penstock.routing.features import SIZE, Vector
+from penstock.routing.features import Vector
 from penstock.routing.learned import Known, LearnedRouter
 from penstock.routing.outcomes import Quality, Source
 from penstock.routing.prompts import asked_text
@@ -314,15 +313,10 @@ class Learning:
 
 
 def _learn(routers: Mapping[str, LearnedRouter], event: Event) -> None:
-    """Take in an event, unless its model learns no more or its features are none."""
-    router, outcome = routers.get(event.model), event.outcome
-    if router is None:
-        return
-    # A damaged row must not keep all others from being learnt from, nor requests from an answer.
-    if outcome.quality is None or (
-        outcome.features.shape == (SIZE,) and np.isfinite(outcome.features).all()
-    ):
-        router.learn(outcome)
+    """Take in an event, unless its model learns no more."""
+    router = routers.get(event.model)
+    if router is not None:
+        router.learn(event.outcome)
 
 
 def unknown(request_id: str) -> str:
