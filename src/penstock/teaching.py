@@ -19,8 +19,10 @@ from penstock.wiring import features_of, outcomes_of
 
 if TYPE_CHECKING:
     from penstock.routing.features import FeatureMaker
+    from penstock.routing.index import VectorIndex
     from penstock.routing.learned import LearnedRouter
     from penstock.routing.learning import Learning
+    from penstock.routing.pgvector_table import PgvectorTable
 
 Embed: TypeAlias = Callable[[str, str], Awaitable[Sequence[float]]]
 """Gives the vector of a text by a model; both by name."""
@@ -114,11 +116,12 @@ def learning_of(config: Config, embed: Embed) -> Learning | None:
     from penstock.routing.reading import Reader, Remote
 
     settings = config.routing
+    shared = _shared(config)
     if settings.embedder != MODEL:
         remote = Remote(settings.embedder, partial(embed, settings.embedder))
     return Learning(
         models,
-        lambda model: _router(config, model, maker),
+        lambda model: _router(config, model, maker, _index(config, model, shared)),
         Reader(maker, remote),
         outcomes_of(config),
         Settings(
@@ -131,6 +134,7 @@ def learning_of(config: Config, embed: Embed) -> Learning | None:
                 {name: config.models[name].targets for name in models},
             ),
         ),
+        shared=shared,
     )
 
 
@@ -141,8 +145,32 @@ def watch_learning(hooks: Hooks, learning: Learning | None) -> Callable[[], None
     return hooks.subscribe(learning.heard, content=True, only=(RequestContent, RequestRecord))
 
 
-def _router(config: Config, model: str, maker: FeatureMaker) -> LearnedRouter:
+def _shared(config: Config) -> PgvectorTable | None:
+    """The table that the indexes are in, if they are in one."""
+    url = config.routing.index_url
+    if config.routing.index != "pgvector" or url is None:
+        return None
+    from penstock.routing.features import SIZE
+    from penstock.routing.pgvector_table import PgvectorTable
+
+    return PgvectorTable(url.get_secret_value(), SIZE)
+
+
+def _index(
+    config: Config, model: str, shared: PgvectorTable | None
+) -> Callable[[int], VectorIndex]:
+    if shared is not None:
+        # Made now: where nothing is left to learn, the table must hear that, too.
+        index = shared.index(model)
+        return lambda _: index
     from penstock.routing.index_graph import index_for
+
+    return index_for(config.routing.memory, config.routing.index)
+
+
+def _router(
+    config: Config, model: str, maker: FeatureMaker, index: Callable[[int], VectorIndex]
+) -> LearnedRouter:
     from penstock.routing.learned import LearnedRouter, RoutingSettings
     from penstock.routing.learner import LearnerSettings
 
@@ -161,5 +189,5 @@ def _router(config: Config, model: str, maker: FeatureMaker) -> LearnedRouter:
             in_force=settings.trust == "always",
             seed=settings.seed,
         ),
-        index_for(settings.memory, settings.index),
+        index,
     )

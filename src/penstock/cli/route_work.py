@@ -124,6 +124,7 @@ def forget(
     store = outcomes_of(config)
     with terminal.waiting("deleting"):
         forgotten = store.forget(key=key, before=None if age is None else time.time() - age)
+        shared = asyncio.run(_share(config))
     if as_json:
         terminal.print_json(msgspec.to_builtins(forgotten))
     else:
@@ -137,6 +138,22 @@ def forget(
             "note: somebody is reading the file, so old pages are still in its journal; run this "
             "again later to erase them"
         )
+    if not shared:
+        terminal.say(
+            "note: the database at [routing] index_url could not be told, and still has numbers "
+            "about these prompts; a gateway that reaches it deletes them, or run this again later"
+        )
+
+
+async def _share(config: Config) -> bool:
+    """Have an index outside of the file hold what is left, too; whether it does."""
+    if config.routing.index != "pgvector":
+        return True
+    engine = engine_of(config, keep_books=False)
+    try:
+        return engine.learning is None or await engine.learning.share()
+    finally:
+        await engine.aclose()
 
 
 def _ask(config: Config, key: str | None, older_than: str | None) -> None:

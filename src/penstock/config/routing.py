@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from penstock.config.values import Section
 
@@ -48,12 +48,19 @@ class RoutingConfig(Section):
         description="Prompts that a model is remembered by. The one with the least evidence left "
         "gives it to the one most like it, and its place to a new one.",
     )
-    index: Literal["auto", "exact", "usearch", "ruvector"] = Field(
+    index: Literal["auto", "exact", "usearch", "ruvector", "pgvector"] = Field(
         default="auto",
         description="How the most similar prompts are found: `exact` compares all of them, "
         "`usearch` and `ruvector` follow a graph. `auto` compares sketches of all, and in full "
         "those that look best; for a memory of more than 20,000 prompts it takes `usearch`, where "
-        "it is installed.",
+        "it is installed. With `pgvector` the graph is in a database that gateways share.",
+    )
+    index_url: SecretStr | None = Field(
+        default=None,
+        description="`pgvector` only: the PostgreSQL database for it, which has the extension "
+        "`vector`, version 0.8 or newer, or lets this user create it. Gateways that share it must "
+        "share their outcomes too.",
+        examples=["postgresql://penstock:${PENSTOCK_INDEX_PASSWORD}@localhost/penstock"],
     )
     keep_outcomes: int = Field(
         default=200_000,
@@ -70,3 +77,28 @@ class RoutingConfig(Section):
         ge=0,
         description="For tests: the same seed and the same outcomes make the same decisions.",
     )
+
+    @field_validator("index_url")
+    @classmethod
+    def _of_postgres(cls, url: SecretStr | None) -> SecretStr | None:
+        text = url.get_secret_value().strip() if url is not None else ""
+        if not text:
+            return None
+        if not text.startswith(("postgresql://", "postgres://")):
+            raise ValueError("it must begin with postgresql://")
+        return SecretStr(text)
+
+    @model_validator(mode="after")
+    def _index_that_can_be_made(self) -> RoutingConfig:
+        if self.index != "pgvector":
+            if self.index_url is not None:
+                raise ValueError('index_url is of no use without index = "pgvector": give both')
+            return self
+        if self.index_url is None:
+            raise ValueError('index = "pgvector" takes index_url: give postgresql://...')
+        if self.isolate_keys:
+            raise ValueError(
+                'index = "pgvector" has one memory for all keys, and isolate_keys gives each its '
+                'own: set isolate_keys = false, or index = "auto"'
+            )
+        return self

@@ -12,6 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,6 +32,9 @@ from penstock.routing.store import Event, Events, Label, OutcomeStore
 from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
 from penstock.telemetry.records import Record, RequestContent, RequestRecord
+
+if TYPE_CHECKING:
+    from penstock.routing.pgvector_table import PgvectorTable
 
 _log = logging.getLogger(__name__)
 LOOKED_EVERY_S = 1.0
@@ -65,16 +69,20 @@ class Learning:
         reader: Reader,
         store: OutcomeStore,
         settings: Settings | None = None,
+        *,
+        shared: PgvectorTable | None = None,
     ) -> None:
         """`make_router` gives a router for a model that has learnt nothing; called more than once.
 
-        Nothing is read before `tend` or `catch_up`.
+        Nothing is read before `tend` or `catch_up`. `shared` is where the routers' indexes are, if
+        it is outside of this process.
         """
         self._make_router = make_router
         self._routers = {model: make_router(model) for model in models}
         self._reader = reader
         self._store = store
         self._settings = settings or Settings()
+        self._shared = shared
         self._pending: OrderedDict[str, Pending] = OrderedDict()
         self._unjudged = Unjudged()
         self._repeats = Repeats()
@@ -98,7 +106,7 @@ class Learning:
         key: str | None,
     ) -> Choice:
         """Choose, and remember the choice until the request has ended."""
-        text, features = await self._read(request)
+        text, features = await self._read(model, request)
         again = self._repeats.noted(session_of(request, model, key), request, request_id)
         if again is not None:
             bad = Quality(0.0, Source.RETRY)
@@ -129,7 +137,7 @@ class Learning:
         key: str | None,
     ) -> Choice:
         """What would be chosen, without dice and without being remembered."""
-        _, features = await self._read(request)
+        _, features = await self._read(model, request)
         return self._routers[model].explain(
             features,
             prompt_tokens,
@@ -211,6 +219,8 @@ class Learning:
                     tidied = time.monotonic()
                     await self._tidy()
                 await self._catch_up()
+                if self._shared is not None:
+                    self._shared.share_soon()
                 pause_s = LOOKED_EVERY_S
             except PenstockError as error:
                 # A supervisor would give it up; but a disk gets room again, or a file is put back.
@@ -223,20 +233,34 @@ class Learning:
         await asyncio.to_thread(self._store.flush)
         await self._catch_up()
 
+    async def share(self) -> bool:
+        """Have indexes outside of this process hold what is left, now; whether they could."""
+        await self.catch_up()
+        return self._shared is None or await self._shared.share()
+
     def adopt(self, before: Learning) -> None:
         """Go on with what another has learnt, which learns no more; `tend` must not run there."""
         if self._settings == before._settings and self._reader.name == before._reader.name:
             self._routers = before._routers
             self._cursor = before._cursor
             self._generation = before._generation
+            if before._shared is not None:
+                # New indexes must be made where the present ones are.
+                self._make_router = before._make_router
+                self._shared, before._shared = before._shared, None
 
     async def aclose(self) -> None:
         """Write down what is left."""
         await asyncio.to_thread(self._store.close)
+        if self._shared is not None:
+            await self._shared.aclose()
 
-    async def _read(self, request: SamplingRequest) -> tuple[str, Vector]:
+    async def _read(self, model: str, request: SamplingRequest) -> tuple[str, Vector]:
         text = asked_text(request)
-        return text, await self._reader.features(text)
+        features = await self._reader.features(text)
+        if self._shared is not None:
+            await self._shared.prepare(model, features)
+        return text, features
 
     def _ended(self, record: RequestRecord, pending: Pending) -> None:
         for attempt in record.attempts:

@@ -1,15 +1,24 @@
 """`penstock route`: teaching, taking along and forgetting."""
 
+import asyncio
 import json
 from pathlib import Path
+from uuid import uuid4
 
+import asyncpg
+import numpy as np
 import pytest
 
+import penstock
 from penstock.config.load import load
+from penstock.config.settings import Config
 from penstock.contract.ports import Target
+from penstock.routing.features import SIZE
 from penstock.routing.outcomes import Quality
+from penstock.routing.pgvector_setup import table_of
 from penstock.routing.store import Label, Served
-from penstock.wiring import outcomes_of
+from penstock.wiring import features_of, outcomes_of
+from tests.support.services import Service, free_port
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal, run_penstock, started_with
 
@@ -93,6 +102,67 @@ def test_forgetting_by_key_and_by_age(folder: Path, penstock_here: Cli) -> None:
     told = json.loads(penstock_here("route", "forget", "--older-than", "1d", "--yes", "--json").out)
     assert (told["outcomes"], told["labels"], told["erased"]) == (1, 1, True)
     assert kept() == 0
+
+
+def share(folder: Path, url: str, model: str) -> None:
+    """Have a model learn, and its memory be searched in a database."""
+    (folder / "penstock.toml").write_text(
+        f'[providers.fake]\n[models.{model}]\ntargets = ["fake/echo"]\nrouting = "learned"\n'
+        f'[routing]\nindex = "pgvector"\nindex_url = "{url}"\n'
+    )
+    features = np.eye(SIZE, dtype=np.float32)
+    store, target = outcomes_of(load()), Target("fake", "echo")
+    for number, key in enumerate("aab"):
+        served = Served(
+            request_id=f"r{number}",
+            model=model,
+            target=target,
+            at=1000.0,
+            key=key,
+            features=features[number],
+            made_by=features_of(load()).name,
+        )
+        store.served(served)
+        store.labelled(Label(request_id=f"r{number}", quality=Quality(1.0), at=1000.0, key=key))
+    store.close()
+
+
+async def shared(url: str, model: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        query = f"SELECT count(*) FROM {table_of(SIZE)} WHERE memory = $1"
+        return await connection.fetchval(query, model)
+    finally:
+        await connection.close()
+
+
+async def written(config: Config) -> None:
+    async with penstock.open(config) as engine:
+        assert engine.learning is not None
+        assert await engine.learning.share()
+
+
+def test_what_is_forgotten_goes_from_a_shared_index_too(
+    folder: Path, penstock_here: Cli, pgvector_server: Service
+) -> None:
+    url, model = pgvector_server.url, f"m{uuid4().hex}"
+    share(folder, url, model)
+    asyncio.run(written(load()))
+    assert asyncio.run(shared(url, model)) == 3
+    finished = penstock_here("route", "forget", "--key", "a", "--yes")
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out == "forgot 2 outcomes, 2 scores, no prompts\n"
+    assert asyncio.run(shared(url, model)) == 1
+
+
+def test_a_shared_index_that_cannot_be_told_is_named(folder: Path, penstock_here: Cli) -> None:
+    share(folder, f"postgresql://me:Qx7-secret@127.0.0.1:{free_port()}/x", "m")
+    finished = penstock_here("route", "forget", "--key", "a", "--yes")
+    assert finished.code == 0
+    assert finished.out == "forgot 2 outcomes, 2 scores, no prompts\n"
+    assert "note: the database at [routing] index_url could not be told" in finished.err
+    assert "Qx7-secret" not in finished.err
+    assert kept() == 1
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n", 1), ("y", 0)])

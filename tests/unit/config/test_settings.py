@@ -52,6 +52,36 @@ def test_secrets_are_not_shown() -> None:
     assert "sk-secret" not in f"{config!r} {config} {config.providers!r}"
 
 
+def test_an_index_in_a_database_takes_its_address_and_keeps_it_secret() -> None:
+    url = "postgresql://me:Qx7-secret@db.example/routing"
+    config = Config.model_validate({"routing": {"index": "pgvector", "index_url": f" {url} "}})
+    assert config.routing.index_url is not None
+    assert config.routing.index_url.get_secret_value() == url
+    shown = f"{config!r} {config} {config.model_dump()} {config.model_dump_json()}"
+    assert "Qx7-secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("routing", "told"),
+    [
+        ({"index": "pgvector"}, 'index = "pgvector" takes index_url'),
+        ({"index": "pgvector", "index_url": " "}, 'index = "pgvector" takes index_url'),
+        ({"index_url": "postgresql://me:Qx7@h/d"}, 'of no use without index = "pgvector"'),
+        ({"index": "pgvector", "index_url": "mysql://me:Qx7@h/d"}, "begin with postgresql://"),
+        (
+            {"index": "pgvector", "index_url": "postgres://me:Qx7@h/d", "isolate_keys": True},
+            "set isolate_keys = false",
+        ),
+    ],
+)
+def test_an_index_that_cannot_be_made_is_refused(routing: dict[str, object], told: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Config.model_validate({"routing": routing})
+    (problem,) = caught.value.errors(include_input=False)
+    assert told in problem["msg"]
+    assert "Qx7" not in problem["msg"]
+
+
 def test_home_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PENSTOCK_HOME", "~/elsewhere")

@@ -96,6 +96,11 @@ async def test_nothing_secret_is_in_any_answer() -> None:
     config = Config.model_validate(
         {
             "server": {"admin_key": ADMIN},
+            # No model learns, so nobody connects to it.
+            "routing": {
+                "index": "pgvector",
+                "index_url": "postgresql://user:password-of-the-test@127.0.0.1:9/x",
+            },
             "providers": {
                 "fake": {},
                 "dead": dead,
