@@ -23,6 +23,10 @@ from penstock.routing.learned import LearnedRouter, RoutingSettings
 from penstock.routing.learner import LearnerSettings
 from penstock.routing.outcomes import Outcome, Quality
 
+STREAMS = 12
+"""Orders of the prompts: what only chosen outcomes teach depends much on the first of them, ..."""
+FULL_STREAMS = 4
+"""... and what all of them teach does not."""
 BUDGET = 0.5
 """Of the way from the cheapest model's mean cost to the dearest one's."""
 _STEP, _LEAST_STEP, _SETTLING = 0.05, 0.01, 200
@@ -38,6 +42,8 @@ class Online(NamedTuple):
     cost: float
     no_routing: float
     """The best mix of single models at that cost."""
+    error: float = 0.0
+    """The standard error of the gain, by how much the streams differ."""
 
     @property
     def gain(self) -> float:
@@ -49,7 +55,8 @@ def served(
 ) -> Online:
     """Serve the prompts in random orders."""
     found = [_serve(data, features, seed, full_information) for seed in range(seeds)]
-    return Online(*np.mean(found, 0).tolist())
+    error = float(np.std([each.gain for each in found]) / seeds**0.5)
+    return Online(*np.mean(found, 0).tolist())._replace(error=error)
 
 
 def _serve(

@@ -27,7 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import _routing_offline as offline
 from _routing_data import Outcomes, feature_rows, made_up, read
 from _routing_measures import hull, single_models
-from _routing_online import served
+from _routing_online import FULL_STREAMS, STREAMS, served
 from _routing_plot import plotted
 from _support import make_parser, print_table
 
@@ -55,7 +55,8 @@ def main() -> None:
     }
     found = {name: offline.evaluate(data, each, seeds) for name, each in estimators.items()}
     mine = found["penstock"]
-    seen, full = (served(data, features, seeds, full_information=full) for full in (False, True))
+    seen = served(data, features, 1 if arguments.quick else STREAMS)
+    full = served(data, features, 1 if arguments.quick else FULL_STREAMS, full_information=True)
     result: dict[str, object] = {"set": data.name, "prompts": len(data.prompts), "seeds": seeds}
     if mine.two is not None:
         few = offline.apgr_with(data, ours, seeds, FEW)
@@ -68,6 +69,7 @@ def main() -> None:
         "online_quality": seen.quality,
         "online_no_routing": seen.no_routing,
         "online_cost": seen.cost,
+        "online_gain_error": seen.error,
         "online_full_information": full.quality,
         "online_full_information_no_routing": full.no_routing,
         "online_share_of_full_gain": seen.gain / full.gain if full.gain else 0.0,
@@ -110,7 +112,8 @@ def _show(found: dict[str, offline.Offline], result: dict[str, object]) -> None:
         f"the best mix of single models {result['online_no_routing']:.4f}; "
         f"of the gain with full information ({result['online_full_information']:.4f} against "
         f"{result['online_full_information_no_routing']:.4f}) "
-        f"{result['online_share_of_full_gain']:.0%}"
+        f"{result['online_share_of_full_gain']:.0%}; "
+        f"standard error of the gain {result['online_gain_error']:.4f}"
     )
 
 

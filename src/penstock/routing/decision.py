@@ -21,15 +21,22 @@ from penstock.contract.ports import Target
 from penstock.routing.outcomes import Logged
 
 WORTH = 0.25
+SIZED = 3_000.0
+"""With so many observations of a target, half of what it costs more or less than usual for this one
+prompt counts. Long prompts are dear, and they are the ones for which a better target is worth its
+price: until enough is known of that, to spare the dear prompts would be to spare the wrong ones."""
 FLOOR = 0.01
 """The share of requests that goes to any target by chance, so that none is forgotten: ..."""
 EVEN = 0.2
 """... so much of it to all alike, the rest by how near their utility is to the best; ..."""
 NEAR = 0.05
 """... by so much less utility, at full intelligence, a target gets e times less."""
-NOISE = 1.0
-"""How much of its doubts a target's quality is drawn with: 1 is Thompson sampling."""
-STRANGER = 100.0
+NOISE = 0.3
+"""How much of its doubts a target's quality is drawn with: 1 is plain Thompson sampling; ..."""
+CALM = 100.0
+"""... with more observations of a target than this, ever less of them: prompts differ little in how
+much better one target is than another, and who doubts much follows no difference."""
+STRANGER = 40.0
 """A target with fewer observations than this is a stranger, ..."""
 STRANGERS = 0.5
 """... and up to so many requests go to strangers, for no estimate speaks for them yet."""
@@ -76,6 +83,8 @@ class Offer(msgspec.Struct, frozen=True):
     """Observations of any prompts."""
     cost_usd: float = 0.0
     latency_ms: float = 0.0
+    usual_cost_usd: float | None = None
+    """For usual prompts, where that is known."""
 
 
 class Scales(NamedTuple):
@@ -162,7 +171,7 @@ def choose(
     )
     best = int(utility.argmax())
     if in_force and noise > 0:
-        doubts = np.asarray([o.deviation for o in offers]) * (noise * weights.intelligence)
+        doubts = np.asarray([_drawn_doubt(o) for o in offers]) * (noise * weights.intelligence)
         drawn = utility + doubts * dice.standard_normal((_DRAWS, len(offers)))
         likely = np.bincount(drawn.argmax(1), minlength=len(offers)) / _DRAWS
     else:
@@ -219,6 +228,17 @@ def _with_chances(
 
 
 def _spent(offer: Offer, weights: Weights, scales: Scales) -> float:
-    cost = offer.cost_usd / scales.cost_usd if scales.cost_usd else 0.0
+    cost = _counted_cost(offer) / scales.cost_usd if scales.cost_usd else 0.0
     time = offer.latency_ms / scales.latency_ms if scales.latency_ms else 0.0
     return WORTH * (weights.cost * cost + weights.speed * time)
+
+
+def _drawn_doubt(offer: Offer) -> float:
+    return offer.deviation * (CALM / (CALM + offer.total)) ** 0.5
+
+
+def _counted_cost(offer: Offer) -> float:
+    usual = offer.usual_cost_usd
+    if usual is None:
+        return offer.cost_usd
+    return usual + (offer.cost_usd - usual) * offer.total / (offer.total + SIZED)

@@ -216,6 +216,7 @@ def _offers(
             estimate.total,
             dearest if cost is None else cost,
             usual if time is None else time,
+            estimate.expected.usual_cost_usd,
         )
         for target, estimate, cost, time in zip(targets, estimates, costs, times, strict=True)
     ]

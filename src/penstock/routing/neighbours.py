@@ -27,9 +27,9 @@ CAPACITY = 4_096
 NEAREST = 200
 SOFTNESS = 0.1
 """By so much less similarity a row counts e times less."""
-SHRINK = 20.0
+SHRINK = 50.0
 """So many observations with the surprise of all targets are added to each target's own, ..."""
-SHRINK_COMMON = 10.0
+SHRINK_COMMON = 25.0
 """... and so many without any to that of all targets."""
 STRANGE = 0.3
 """A nearest row below this similarity, and all others with it, counts less."""
