@@ -135,7 +135,9 @@ class _Newest:
     def __init__(self, vectors: NDArray[np.float32]) -> None:
         """These are the first; as many are kept."""
         self._most = len(vectors)
-        self._vectors = ExactIndex(vectors.shape[1], vectors)
+        self._vectors = ExactIndex(vectors.shape[1])
+        for row, vector in enumerate(vectors):
+            self._vectors.put(row, vector)
         self._row_at = np.arange(self._most)
         self._place_of = {row: row for row in range(self._most)}
         self._next = 0

@@ -74,8 +74,7 @@ class Learning:
     ) -> None:
         """`make_router` gives a router for a model that has learnt nothing; called more than once.
 
-        Nothing is read before `tend` or `catch_up`. `shared` is where the routers' indexes are, if
-        it is outside of this process.
+        Nothing is read before `tend` or `catch_up`. `shared` holds the indexes, if anything does.
         """
         self._make_router = make_router
         self._routers = {model: make_router(model) for model in models}
