@@ -14,7 +14,7 @@ from penstock.contract.ports import Target
 from penstock.routing.catalogue import family_of
 from penstock.routing.experience import Experience
 from penstock.routing.traffic import Expected
-from penstock.tokens import estimate_request
+from penstock.tokens import count_texts, estimate_request
 from penstock.tokens import family_of as tokenizer_of
 
 Price: TypeAlias = Callable[[Target, int, int], float | None]
@@ -60,8 +60,7 @@ class Outlook:
 
         `past` tells of answers that this process has not seen itself.
         """
-        counts: dict[str, int] = {}
-        prompts = [self._prompt(request, target, counts) for target in targets]
+        prompts = _sizes(request, targets)
         seen = [
             self._seen(target, prompt, past)
             for target, prompt in zip(targets, prompts, strict=True)
@@ -91,9 +90,14 @@ class Outlook:
         mine = self.experience.expected(target, prompt)
         return mine if past is None or mine.latency_ms is not None else past(target, prompt)
 
-    def _prompt(self, request: SamplingRequest, target: Target, counts: dict[str, int]) -> int:
-        """Counted once for all targets whose makers count alike."""
+
+def _sizes(request: SamplingRequest, targets: Sequence[Target]) -> list[int]:
+    """The tokens that each reads; counted once for all whose makers count alike."""
+    counts, found = count_texts(request), dict[str, int]()
+    sizes: list[int] = []
+    for target in targets:
         maker = tokenizer_of(target.model).name
-        if maker not in counts:
-            counts[maker] = estimate_request(request, target.model)
-        return counts[maker]
+        if maker not in found:
+            found[maker] = estimate_request(request, target.model, counts)
+        sizes.append(found[maker])
+    return sizes

@@ -113,11 +113,22 @@ def reserve_text(text: str, family: Family = OTHER) -> int:
     return measure(text).reserve(family.text)
 
 
-def estimate_request(request: SamplingRequest, model: str) -> int:
-    """The likeliest number of tokens that `model` reads for this request."""
+def count_texts(request: SamplingRequest) -> tuple[Count, ...]:
+    """What the texts of a request are made of, for who asks about it for many models."""
+    return tuple(_counts(request))
+
+
+def estimate_request(
+    request: SamplingRequest, model: str, counts: Sequence[Count] | None = None
+) -> int:
+    """The likeliest number of tokens that `model` reads for this request.
+
+    `counts` is what `count_texts` found.
+    """
     family = family_of(model)
+    found = _counts(request) if counts is None else counts
     return (
-        sum(count.tokens(family.text) for count in _counts(request))
+        sum(count.tokens(family.text) for count in found)
         + _wrapping(request, family)
         + _media(request, family, media.image_tokens, media.seconds)
     )
