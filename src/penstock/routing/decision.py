@@ -30,7 +30,10 @@ FLOOR = 0.01
 EVEN = 0.2
 """... so much of it to all alike, the rest by how near their utility is to the best; ..."""
 NEAR = 0.05
-"""... by so much less utility, at full intelligence, a target gets e times less."""
+"""... by so much less utility, at full intelligence, a target gets e times less, ..."""
+LOCALLY = 3.0
+"""... and with so many observations of similar prompts half as much as with none: a target that is
+thought of as worse for some kind of prompt is hardly ever asked there, and so would be for ever."""
 NOISE = 0.3
 """How much of its doubts a target's quality is drawn with: 1 is plain Thompson sampling; ..."""
 CALM = 100.0
@@ -179,7 +182,8 @@ def choose(
         likely[best if in_force else 0] = 1.0
     strange = np.asarray([in_force and o.total < STRANGER for o in offers])
     strange &= _hopeful(offers, utility, weights)
-    likely = _with_chances(likely, utility, strange, weights, floor)
+    unasked = 1 / (1 + np.asarray([o.evidence for o in offers]) / LOCALLY)
+    likely = _with_chances(likely, utility, unasked, strange, weights, floor=floor)
     chosen = int(min(np.searchsorted(likely.cumsum(), dice.random()), len(offers) - 1))
     scored = [
         Scored(offer, float(utility[i]), spent[i], float(likely[i]))
@@ -209,17 +213,19 @@ def _hopeful(
 def _with_chances(
     likely: NDArray[np.float64],
     utility: NDArray[np.float64],
+    unasked: NDArray[np.float64],
     strange: NDArray[np.bool_],
     weights: Weights,
+    *,
     floor: float,
 ) -> NDArray[np.float64]:
-    """Give every target its chance, the likely ones a better one, and strangers the best."""
+    """Give every target its chance; the likely, the unasked and strangers a better one."""
     whole = weights.intelligence + weights.cost + weights.speed
     # A request that does not care for quality is not used to learn about it.
     cares = weights.intelligence / whole if whole else 0.0
     if floor <= 0 or cares <= 0:
         return likely
-    near = np.exp((utility - utility.max()) / (NEAR * weights.intelligence))
+    near = unasked * np.exp((utility - utility.max()) / (NEAR * weights.intelligence))
     chances = floor * ((1 - EVEN) * near / near.sum() + EVEN / len(utility))
     if strange.any():
         chances[strange] += min(_MOST_A_STRANGER, STRANGERS / int(strange.sum()))
