@@ -79,13 +79,18 @@ async def test_one_damaged_row_keeps_no_other_from_being_learnt_from(
     await engine.aclose()
 
 
+async def _made_unreadable(folder: Path) -> None:
+    """Leave a memory that a later version has written."""
+    async with penstock.open(_config(folder)) as engine:
+        await _taught(engine, 6)
+    with _file(folder) as connection:
+        connection.execute("UPDATE routing_meta SET value = 99 WHERE name = 'version'")
+
+
 async def test_requests_are_answered_while_the_memory_cannot_be_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with penstock.open(_config(tmp_path)) as engine:
-        await _taught(engine, 6)
-    with _file(tmp_path) as connection:
-        connection.execute("UPDATE routing_meta SET value = 99 WHERE name = 'version'")
+    await _made_unreadable(tmp_path)
     engine = penstock.open(_config(tmp_path))
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -100,10 +105,7 @@ async def test_requests_are_answered_while_the_memory_cannot_be_read(
 async def test_learning_is_not_given_up_while_the_memory_cannot_be_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with penstock.open(_config(tmp_path)) as engine:
-        await _taught(engine, 6)
-    with _file(tmp_path) as connection:
-        connection.execute("UPDATE routing_meta SET value = 99 WHERE name = 'version'")
+    await _made_unreadable(tmp_path)
     with caplog.at_level(logging.WARNING):
         async with asyncio.timeout(20), penstock.open(_config(tmp_path)) as engine:
             while UNREADABLE not in caplog.text:  # noqa: ASYNC110 - background work has no event
