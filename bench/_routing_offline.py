@@ -20,7 +20,7 @@ from _routing_measures import (
 )
 from numpy.typing import NDArray
 
-from penstock.routing.decision import Offer, Scales, Weights, choose
+from penstock.routing.decision import Offer, Weights, choose
 from penstock.routing.learner import Learner
 from penstock.routing.outcomes import Outcome, Quality
 from penstock.routing.traffic import Traffic
@@ -153,11 +153,11 @@ def _as_two(data: Outcomes, quality: Floats, judged: Rows) -> list[TwoModels]:
 def _swept(data: Outcomes, quality: Floats, learnt: Rows, judged: Rows) -> list[list[int]]:
     """What the project's own decision chooses with every weight of cost."""
     expected = _expected_costs(data, learnt, judged)
-    usual = Scales(float(data.costs[learnt].mean(0).max()), 0.0)
+    usual: list[float] = data.costs[learnt].mean(0).tolist()
     offers = [
         [
-            Offer(target, float(q), cost_usd=float(c))
-            for target, q, c in zip(data.targets, qualities, costs, strict=True)
+            Offer(target, float(q), total=len(learnt), cost_usd=float(c), usual_cost_usd=u)
+            for target, q, c, u in zip(data.targets, qualities, costs, usual, strict=True)
         ]
         for qualities, costs in zip(quality, expected, strict=True)
     ]
@@ -168,7 +168,7 @@ def _swept(data: Outcomes, quality: Floats, learnt: Rows, judged: Rows) -> list[
         weights = Weights(1.0, weight, 0.0)
         chosen.append(
             [
-                column_of[choose(each, weights, dice, scales=usual, floor=0, noise=0).best.target]
+                column_of[choose(each, weights, dice, floor=0, noise=0).best.target]
                 for each in offers
             ]
         )

@@ -9,12 +9,11 @@ cases than a free one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Target
@@ -24,7 +23,10 @@ WORTH = 0.25
 SIZED = 3_000.0
 """With so many observations of a target, half of what it costs more or less than usual for this one
 prompt counts. Long prompts are dear, and they are the ones for which a better target is worth its
-price: until enough is known of that, to spare the dear prompts would be to spare the wrong ones."""
+price: until enough is known of that, to spare the dear prompts would be to spare the wrong ones.
+But ..."""
+SPARING = 10.0
+"""... when cost is so many times as important as intelligence, half of it counts from the first."""
 FLOOR = 0.01
 """The share of requests that goes to any target by chance, so that none is forgotten: ..."""
 EVEN = 0.2
@@ -74,7 +76,7 @@ class Weights(msgspec.Struct, frozen=True):
         return cls(*(each or 0.0 for each in given))
 
 
-class Offer(msgspec.Struct, frozen=True):
+class Offer(msgspec.Struct, frozen=True, gc=False):
     """A target that may be chosen, and what is expected of it."""
 
     target: Target
@@ -90,19 +92,7 @@ class Offer(msgspec.Struct, frozen=True):
     """For usual prompts, where that is known."""
 
 
-class Scales(NamedTuple):
-    """What the dearest and the slowest target take for usual prompts; 0 when nobody knows."""
-
-    cost_usd: float
-    latency_ms: float
-
-    @classmethod
-    def of(cls, offers: Sequence[Offer]) -> Scales:
-        """By the offers for this one prompt."""
-        return cls(max(o.cost_usd for o in offers), max(o.latency_ms for o in offers))
-
-
-class Scored(msgspec.Struct, frozen=True):
+class Scored(msgspec.Struct, frozen=True, gc=False):
     """A target with its utility, and what that is made of."""
 
     offer: Offer
@@ -156,7 +146,6 @@ def choose(
     weights: Weights,
     dice: np.random.Generator,
     *,
-    scales: Scales | None = None,
     floor: float = FLOOR,
     noise: float = NOISE,
     in_force: bool = True,
@@ -167,84 +156,110 @@ def choose(
     is the best is how likely it is chosen: the likelihood is exact and can be logged. Unless the
     estimates are `in_force`, the first offer is chosen, but for the share `floor`.
     """
-    scales = scales or Scales.of(offers)
-    spent = [_spent(offer, weights, scales) for offer in offers]
-    utility = np.asarray(
-        [weights.intelligence * o.quality - s for o, s in zip(offers, spent, strict=True)]
-    )
-    best = int(utility.argmax())
-    if in_force and noise > 0:
-        doubts = np.asarray([_drawn_doubt(o) for o in offers]) * (noise * weights.intelligence)
-        drawn = utility + doubts * dice.standard_normal((_DRAWS, len(offers)))
-        likely = np.bincount(drawn.argmax(1), minlength=len(offers)) / _DRAWS
-    else:
-        likely = np.zeros(len(offers))
-        likely[best if in_force else 0] = 1.0
-    strange = np.asarray([in_force and o.total < STRANGER for o in offers])
-    strange &= _hopeful(offers, utility, weights)
-    unasked = 1 / (1 + np.asarray([o.evidence for o in offers]) / LOCALLY)
-    likely = _with_chances(likely, utility, unasked, strange, weights, floor=floor)
-    chosen = int(min(np.searchsorted(likely.cumsum(), dice.random()), len(offers) - 1))
-    scored = [
-        Scored(offer, float(utility[i]), spent[i], float(likely[i]))
-        for i, offer in enumerate(offers)
-    ]
-    rest = sorted((i for i in range(len(offers)) if i != chosen), key=lambda i: -utility[i])
+    spent = _spent(offers, weights)
+    utility = [weights.intelligence * o.quality - s for o, s in zip(offers, spent, strict=True)]
+    best = utility.index(max(utility))
     expected = best if in_force else 0
-    order = rest if in_force else sorted(rest)
-    return Choice(
-        tuple(scored[i] for i in (chosen, *order)),
-        scored[best],
-        scored[0],
-        chosen != expected,
-        weights,
-    )
+    if in_force and noise > 0:
+        likely = _drawn(offers, utility, noise * weights.intelligence, dice)
+    else:
+        likely = [float(number == expected) for number in range(len(offers))]
+    likely = _with_chances(likely, offers, utility, weights, floor=floor, in_force=in_force)
+    chosen = _thrown(likely, float(dice.random()))
+    scored = [
+        Scored(offer, u, s, p)
+        for offer, u, s, p in zip(offers, utility, spent, likely, strict=True)
+    ]
+    rest = [number for number in range(len(offers)) if number != chosen]
+    if in_force:
+        rest.sort(key=lambda number: -utility[number])
+    ranked = (scored[chosen], *(scored[number] for number in rest))
+    return Choice(ranked, scored[best], scored[0], chosen != expected, weights)
 
 
-def _hopeful(
-    offers: Sequence[Offer], utility: NDArray[np.float64], weights: Weights
-) -> NDArray[np.bool_]:
-    """Which targets may still turn out to be the best, or are hardly known at all."""
-    doubts = HOPE * weights.intelligence * np.asarray([o.deviation for o in offers])
-    hardly = np.asarray([o.total < HARDLY_KNOWN for o in offers])
-    return hardly | (utility + doubts > (utility - doubts).max())
+def _spent(offers: Sequence[Offer], weights: Weights) -> list[float]:
+    """What cost and time take off, by what the dearest and the slowest usually take.
+
+    Not by what they take for this prompt: so a long one is dearer than a short one.
+    """
+    dearest = max(o.cost_usd if o.usual_cost_usd is None else o.usual_cost_usd for o in offers)
+    slowest = max(o.latency_ms for o in offers)
+    a_usd = WORTH * weights.cost / dearest if dearest else 0.0
+    a_ms = WORTH * weights.speed / slowest if slowest else 0.0
+    if not a_usd:
+        return [a_ms * o.latency_ms for o in offers]
+    sparing = weights.cost / (weights.cost + SPARING * weights.intelligence)
+    return [a_usd * _counted_cost(o, sparing) + a_ms * o.latency_ms for o in offers]
+
+
+def _counted_cost(offer: Offer, least: float) -> float:
+    usual = offer.usual_cost_usd
+    if usual is None:
+        return offer.cost_usd
+    known = offer.total / (offer.total + SIZED)
+    return usual + (offer.cost_usd - usual) * (least + (1 - least) * known)
+
+
+def _drawn(
+    offers: Sequence[Offer], utility: list[float], noise: float, dice: np.random.Generator
+) -> list[float]:
+    """How often each is the best when its quality is drawn from what it may be."""
+    doubts = [noise * o.deviation * (CALM / (CALM + o.total)) ** 0.5 for o in offers]
+    drawn = dice.standard_normal((_DRAWS, len(offers))) * doubts + utility
+    times: list[int] = np.bincount(drawn.argmax(1), minlength=len(offers)).tolist()
+    return [each / _DRAWS for each in times]
+
+
+def _thrown(likely: Sequence[float], luck: float) -> int:
+    for number, share in enumerate(likely):
+        luck -= share
+        if luck < 0:
+            return number
+    # Shares add up to one, but for rounding.
+    return max(range(len(likely)), key=lambda number: likely[number])
 
 
 def _with_chances(
-    likely: NDArray[np.float64],
-    utility: NDArray[np.float64],
-    unasked: NDArray[np.float64],
-    strange: NDArray[np.bool_],
+    likely: list[float],
+    offers: Sequence[Offer],
+    utility: Sequence[float],
     weights: Weights,
     *,
     floor: float,
-) -> NDArray[np.float64]:
+    in_force: bool,
+) -> list[float]:
     """Give every target its chance; the likely, the unasked and strangers a better one."""
     whole = weights.intelligence + weights.cost + weights.speed
     # A request that does not care for quality is not used to learn about it.
     cares = weights.intelligence / whole if whole else 0.0
     if floor <= 0 or cares <= 0:
         return likely
-    near = unasked * np.exp((utility - utility.max()) / (NEAR * weights.intelligence))
-    chances = floor * ((1 - EVEN) * near / near.sum() + EVEN / len(utility))
-    if strange.any():
-        chances[strange] += min(_MOST_A_STRANGER, STRANGERS / int(strange.sum()))
-    chances *= cares
-    return (1 - chances.sum()) * likely + chances
+    most, width = max(utility), NEAR * weights.intelligence
+    near = [
+        math.exp((u - most) / width) / (1 + o.evidence / LOCALLY)
+        for o, u in zip(offers, utility, strict=True)
+    ]
+    even = floor * EVEN / len(offers)
+    share = floor * (1 - EVEN) / sum(near)
+    chances = [share * each + even for each in near]
+    strangers = _hopeful_strangers(offers, utility, weights) if in_force else []
+    for number in strangers:
+        chances[number] += min(_MOST_A_STRANGER, STRANGERS / len(strangers))
+    left = 1 - cares * sum(chances)
+    return [left * p + cares * chance for p, chance in zip(likely, chances, strict=True)]
 
 
-def _spent(offer: Offer, weights: Weights, scales: Scales) -> float:
-    cost = _counted_cost(offer) / scales.cost_usd if scales.cost_usd else 0.0
-    time = offer.latency_ms / scales.latency_ms if scales.latency_ms else 0.0
-    return WORTH * (weights.cost * cost + weights.speed * time)
-
-
-def _drawn_doubt(offer: Offer) -> float:
-    return offer.deviation * (CALM / (CALM + offer.total)) ** 0.5
-
-
-def _counted_cost(offer: Offer) -> float:
-    usual = offer.usual_cost_usd
-    if usual is None:
-        return offer.cost_usd
-    return usual + (offer.cost_usd - usual) * offer.total / (offer.total + SIZED)
+def _hopeful_strangers(
+    offers: Sequence[Offer], utility: Sequence[float], weights: Weights
+) -> list[int]:
+    """Those little known targets that may still turn out to be the best, or are hardly known."""
+    strangers = [number for number, o in enumerate(offers) if o.total < STRANGER]
+    if not strangers:
+        return []
+    doubts = [HOPE * weights.intelligence * o.deviation for o in offers]
+    least = max(u - doubt for u, doubt in zip(utility, doubts, strict=True))
+    return [
+        number
+        for number in strangers
+        if offers[number].total < HARDLY_KNOWN or utility[number] + doubts[number] > least
+    ]

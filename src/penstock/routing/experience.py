@@ -45,10 +45,9 @@ class Experience:
             if len(self._traffic) > self._most:
                 self._traffic.popitem(last=False)
         self._traffic.move_to_end(target)
-        usage, first_s = attempt.usage, attempt.first_token_s
+        usage = attempt.usage
         traffic.add(
             0 if usage is None else usage.input_tokens or 0,
             output_tokens=None if usage is None else usage.output_tokens,
             latency_ms=1000 * attempt.duration_s,
-            first_token_ms=None if first_s is None else 1000 * first_s,
         )

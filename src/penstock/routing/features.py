@@ -17,7 +17,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Protocol, TypeAlias
 from zlib import crc32
 
@@ -41,7 +40,7 @@ WORDS = 256
 
 _WORD = re.compile(r"[a-z]+|\d|[^\sa-z\d]")
 _ITEM = re.compile(r"^[ \t]*(?:[-*•]|\(?[A-Za-z0-9]{1,2}[.)])[ \t]", re.MULTILINE)
-_NEGATION = re.compile(r"\b(?:not|no|never|except|least|cannot|n't)\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:not|no|never|except|least|cannot|n't)\b")
 _CODE = re.compile(r"```|[{};]\s*$|\b(?:def|class|function|return|import|SELECT)\b", re.MULTILINE)
 
 # Centre and scale of each number of `_looks`: what prompts of all kinds usually have, rounded.
@@ -112,12 +111,13 @@ class FeatureMaker:
         is known of what the text is about.
         """
         text = shortened(text, MOST_CHARACTERS)
+        lower = text.lower()
         out = np.empty(SIZE, np.float32)
         about = self._meaning(text) if embedding is None else _about(embedding)
         out[: MEANING - SUMMARISED] = about[SUMMARISED:]
         out[MEANING - SUMMARISED : MEANING] = about[:SUMMARISED]
-        out[MEANING : MEANING + WORDS] = _hashed(_grams(text), WORDS)
-        out[MEANING + WORDS :] = self._looks(text)
+        out[MEANING : MEANING + WORDS] = _hashed(_grams(lower), WORDS)
+        out[MEANING + WORDS :] = self._looks(text, lower)
         return out
 
     def _meaning(self, text: str) -> Vector:
@@ -134,7 +134,7 @@ class FeatureMaker:
                 return _about(found)
         return _hashed(_letters(text), MEANING)
 
-    def _looks(self, text: str) -> Vector:
+    def _looks(self, text: str, lower: str) -> Vector:
         counts = self._counts(text)
         size, words = max(1, len(text)), text.split()
         first, _, rest = text.partition("\n")
@@ -160,7 +160,7 @@ class FeatureMaker:
             log(text.count("_")),
             log(text.count("$")),
             log(text.count(",")),
-            log(len(_NEGATION.findall(text))),
+            log(len(_NEGATION.findall(lower))),
             log(sum(len(word) > 9 for word in words)),
             log(len(_CODE.findall(text))),
             counts[_FOREIGN] / size,
@@ -228,19 +228,28 @@ def _class_of(character: str) -> int:
     return _FORMULA if character in "=+*/^<>\\" else _OTHER
 
 
-def _grams(text: str) -> list[str]:
-    words = _WORD.findall(text.lower())
-    return words + [f"{one} {two}" for one, two in pairwise(words)]
+def _grams(lower: str) -> list[int]:
+    """Codes of the words, and of the pairs of words."""
+    words = [word.encode("utf-8", "replace") for word in _WORD.findall(lower)]
+    alone = list(map(crc32, words))
+    # The code of a longer text goes on from that of its beginning.
+    return alone + [crc32(b" " + two, one) for one, two in zip(alone, words[1:], strict=False)]
 
 
-def _letters(text: str) -> list[str]:
+def _letters(text: str) -> list[int]:
     plain = " ".join(_WORD.findall(text.lower()))
-    return [plain[start : start + 4] for start in range(len(plain) - 3)]
+    if not plain.isascii():
+        return [
+            crc32(plain[start : start + 4].encode("utf-8", "replace"))
+            for start in range(len(plain) - 3)
+        ]
+    data = plain.encode()
+    return [crc32(data[start : start + 4]) for start in range(len(data) - 3)]
 
 
-def _hashed(grams: Sequence[str], size: int) -> Vector:
-    """Counts of the grams, dampened, in buckets with signs, at length one."""
-    counts = Counter([crc32(gram.encode("utf-8", "replace")) for gram in grams])
+def _hashed(grams: Sequence[int], size: int) -> Vector:
+    """Counts of the grams' codes, dampened, in buckets with signs, at length one."""
+    counts = Counter(grams)
     if not counts:
         return np.zeros(size, np.float32)
     codes = np.fromiter(counts, np.uint64, len(counts))

@@ -45,13 +45,22 @@ class Filter:
         return surely_fits(request, floor, streaming)
 
     def __call__(
-        self, candidates: Sequence[Candidate], request: SamplingRequest, streaming: bool
+        self,
+        candidates: Sequence[Candidate],
+        request: SamplingRequest,
+        streaming: bool,
+        *,
+        model: str | None = None,
     ) -> tuple[Sequence[Candidate], list[Dropped], Mapping[Target, str]]:
         """Those that can, those that cannot, and those of the former that may be too small.
 
-        When none can, all stay: what is wrong with each is then said by whoever asks it.
+        When none can, all stay: what is wrong with each is then said by whoever asks it. `model`
+        names the one whose targets the candidates are, all of them.
         """
         if self._able is None or len(candidates) < 2:
+            return candidates, [], {}
+        targets = [each.target for each in candidates]
+        if model is not None and self.passes(model, targets, request, streaming):
             return candidates, [], {}
         verdicts = [self._verdict(each.target, request, streaming) for each in candidates]
         pairs = list(zip(candidates, verdicts, strict=True))

@@ -6,7 +6,7 @@ that miss more, and are faster above `MOST_COMPARED` rows.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,24 @@ from numpy.typing import NDArray
 MOST_COMPARED = 20_000
 """Up to so many rows comparing all of them, or their sketches, is fast enough."""
 _FIRST_ROWS = 64
+
+
+class Found(NamedTuple):
+    """Rows near a vector, in no order."""
+
+    rows: NDArray[np.intp]
+    similar: NDArray[np.float32]
+    """The exact similarity of each."""
+    vectors: NDArray[np.float32]
+    """What each holds; not to be written to."""
+
+    def best(self, number: int) -> Found:
+        """The nearest of them."""
+        others = len(self.rows) - number
+        if others <= 0:
+            return self
+        at = np.argpartition(self.similar, others)[others:]
+        return Found(self.rows.take(at), self.similar.take(at), self.vectors.take(at, 0))
 
 
 class VectorIndex(Protocol):
@@ -30,10 +48,8 @@ class VectorIndex(Protocol):
         """Write a row: the next one, or one that exists, whose vector it replaces."""
         ...
 
-    def search(
-        self, vector: NDArray[np.float32], most: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """The nearest rows, in no order, and their similarities."""
+    def search(self, vector: NDArray[np.float32], number: int) -> Found:
+        """So many of the nearest rows, or all that there are; others may be among them."""
         ...
 
     def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
@@ -62,15 +78,19 @@ class ExactIndex:
         self._rows[row] = vector
         self._count = max(self._count, row + 1)
 
-    def search(
-        self, vector: NDArray[np.float32], most: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """The nearest rows, in no order, and their similarities."""
-        similar = self._rows[: self._count] @ vector
-        if self._count <= most:
-            return np.arange(self._count), similar
-        rows = np.argpartition(similar, self._count - most)[self._count - most :]
-        return rows, similar[rows]
+    def search(self, vector: NDArray[np.float32], number: int) -> Found:
+        """The nearest rows."""
+        filled = self._rows[: self._count]
+        similar = filled @ vector
+        if self._count <= number:
+            return Found(np.arange(self._count), similar, filled)
+        rows = np.argpartition(similar, self._count - number)[self._count - number :]
+        return Found(rows, similar.take(rows), filled.take(rows, 0))
+
+    def looked_at(self, rows: NDArray[np.intp], vector: NDArray[np.float32]) -> Found:
+        """These rows, as a search for the vector finds them."""
+        vectors = self._rows.take(rows, 0)
+        return Found(rows, vectors @ vector, vectors)
 
     def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""

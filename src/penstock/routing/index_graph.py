@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.contract.errors import ConfigurationError
-from penstock.routing.index import MOST_COMPARED, ExactIndex, VectorIndex
+from penstock.routing.index import MOST_COMPARED, ExactIndex, Found, VectorIndex
 from penstock.routing.index_sketch import SketchIndex
 
 _CANDIDATES = 256
@@ -70,17 +70,15 @@ class UsearchIndex:
             self._graph.remove(row)
         self._graph.add(row, vector, threads=1)
 
-    def search(
-        self, vector: NDArray[np.float32], most: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Most of the nearest rows, in no order, and their exact similarities."""
-        if len(self._exact) <= most:
-            return self._exact.search(vector, most)
-        found: Any = self._graph.search(vector, most, threads=1)
+    def search(self, vector: NDArray[np.float32], number: int) -> Found:
+        """Most of the nearest rows."""
+        if len(self._exact) <= number:
+            return self._exact.search(vector, number)
+        found: Any = self._graph.search(vector, number, threads=1)
         rows = np.asarray(found.keys, np.uint64).astype(np.intp)
-        if len(rows) < most:
-            return self._exact.search(vector, most)
-        return rows, self._exact.vectors(rows) @ vector
+        if len(rows) < number:
+            return self._exact.search(vector, number)
+        return self._exact.looked_at(rows, vector)
 
     def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""
@@ -127,20 +125,17 @@ class RuvectorIndex:
         self._row_of[self._names[row]] = row
         self._graph.insert(self._names[row], np.ascontiguousarray(vector, np.float32))
 
-    def search(
-        self, vector: NDArray[np.float32], most: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Most of the nearest rows, in no order, and their exact similarities."""
+    def search(self, vector: NDArray[np.float32], number: int) -> Found:
+        """Most of the nearest rows."""
         count = len(self._exact)
-        if count <= most:
-            return self._exact.search(vector, most)
-        asked = most + -(-most * self._gone // count)
+        if count <= number:
+            return self._exact.search(vector, number)
+        asked = number + -(-number * self._gone // count)
         found: Any = self._graph.search(vector, asked, ef_search=max(_CANDIDATES, asked))
-        known = [self._row_of[name] for name, *_ in found if name in self._row_of][:most]
-        if len(known) < most:
-            return self._exact.search(vector, most)
-        rows = np.asarray(known, np.intp)
-        return rows, self._exact.vectors(rows) @ vector
+        known = [self._row_of[name] for name, *_ in found if name in self._row_of][:number]
+        if len(known) < number:
+            return self._exact.search(vector, number)
+        return self._exact.looked_at(np.asarray(known, np.intp), vector)
 
     def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""

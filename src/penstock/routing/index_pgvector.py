@@ -21,7 +21,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.routing.index import ExactIndex
+from penstock.routing.index import ExactIndex, Found
 
 _PREPARED = 256
 """Searches that are prepared at once; of more, the first are made without the table."""
@@ -74,19 +74,15 @@ class PgvectorIndex:
             self._unwritten[name] = True
         self._row_of[name] = row
 
-    def search(
-        self, vector: NDArray[np.float32], most: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """The nearest rows, in no order: of the newest, and of those that were prepared."""
+    def search(self, vector: NDArray[np.float32], number: int) -> Found:
+        """The nearest rows: of the newest, and of those that were prepared."""
         if self._near is None:
-            return self._rows.search(vector, most)
-        rows = self._near.search(vector, most)
+            return self._rows.search(vector, number)
+        rows = self._near.search(vector, number)
         prepared = self._prepared.get(digest(vector), ())
         older = [row for name in prepared if (row := self._row_of.get(name)) is not None]
         rows = np.union1d(rows, np.asarray(older, np.intp))
-        similar = self._rows.vectors(rows) @ vector
-        best = np.argsort(similar)[-most:]
-        return rows[best], similar[best]
+        return self._rows.looked_at(rows, vector).best(number)
 
     def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""
@@ -153,9 +149,9 @@ class _Newest:
             self._row_at[place] = row
         self._vectors.put(place, vector)
 
-    def search(self, vector: NDArray[np.float32], most: int) -> NDArray[np.intp]:
+    def search(self, vector: NDArray[np.float32], number: int) -> NDArray[np.intp]:
         """The nearest of them."""
-        return self._row_at[self._vectors.search(vector, most)[0]]
+        return self._row_at[self._vectors.search(vector, number).rows]
 
 
 def digest(vector: NDArray[np.float32]) -> bytes:

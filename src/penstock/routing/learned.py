@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.contract.ports import Target
-from penstock.routing.decision import FLOOR, NOISE, Choice, Offer, Scales, Weights, choose
+from penstock.routing.decision import FLOOR, NOISE, Choice, Offer, Weights, choose
 from penstock.routing.evidence import Evidence, Verdict
 from penstock.routing.features import FeatureMaker
 from penstock.routing.index import VectorIndex
@@ -61,7 +61,7 @@ class Decided(msgspec.Struct, frozen=True):
         return self.choice.logged(self.tick, target)
 
 
-class Known(msgspec.Struct, frozen=True):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """What the caller knows of a target and this request better than the past does."""
 
     cost_usd: float | None = None
@@ -145,9 +145,9 @@ class LearnedRouter:
         scope.evidence.add(outcome)
         scope.learner.learn(outcome)
 
-    def expected(self, target: Target, prompt_tokens: int, key: str | None = None) -> Expected:
-        """What an answer of a target takes, by what its earlier ones took."""
-        return self._seen(key).learner.expected(target, prompt_tokens)
+    def expecting(self, key: str | None = None) -> Callable[[Target, int], Expected]:
+        """What an answer to a prompt of so many tokens takes, by earlier ones of a target."""
+        return self._seen(key).learner.expected
 
     def verdict(self, key: str | None = None) -> Verdict:
         """Whether what is learnt is in force, and what it gains."""
@@ -165,12 +165,10 @@ class LearnedRouter:
         still: bool = False,
     ) -> Choice:
         estimates = scope.learner.estimates(features, prompt_tokens, targets)
-        offers = _offers(targets, estimates, known)
         return choose(
-            offers,
+            _offers(targets, estimates, known),
             weights or Weights(),
             np.random.default_rng(0) if still else scope.dice,
-            scales=_scales(offers, estimates),
             floor=0.0 if still else self._settings.floor,
             noise=0.0 if still else self._settings.noise,
             in_force=scope.evidence.in_force,
@@ -199,11 +197,12 @@ def _offers(
     targets: Sequence[Target], estimates: Sequence[Estimate], known: Mapping[Target, Known]
 ) -> list[Offer]:
     """What is expected of each; of what nobody knows, the dearest and the usual is assumed."""
-    said = [known.get(target, _UNKNOWN) for target in targets]
-    costs = [_first(k.cost_usd, e.expected.cost_usd) for k, e in zip(said, estimates, strict=True)]
-    times = [
-        _first(k.latency_ms, e.expected.latency_ms) for k, e in zip(said, estimates, strict=True)
-    ]
+    costs: list[float | None] = []
+    times: list[float | None] = []
+    for target, estimate in zip(targets, estimates, strict=True):
+        said, learnt = known.get(target, _UNKNOWN), estimate.expected
+        costs.append(learnt.cost_usd if said.cost_usd is None else said.cost_usd)
+        times.append(learnt.latency_ms if said.latency_ms is None else said.latency_ms)
     dearest = max((cost for cost in costs if cost is not None), default=0.0)
     told = [time for time in times if time is not None]
     usual = sum(told) / len(told) if told else 0.0
@@ -220,14 +219,3 @@ def _offers(
         )
         for target, estimate, cost, time in zip(targets, estimates, costs, times, strict=True)
     ]
-
-
-def _first(said: float | None, learnt: float | None) -> float | None:
-    return learnt if said is None else said
-
-
-def _scales(offers: Sequence[Offer], estimates: Sequence[Estimate]) -> Scales:
-    """By what targets usually cost, so that a long prompt is dearer than a short one."""
-    usual = [e.expected.usual_cost_usd for e in estimates]
-    costs = [o.cost_usd if u is None else u for o, u in zip(offers, usual, strict=True)]
-    return Scales(max(costs), max(o.latency_ms for o in offers))

@@ -25,15 +25,7 @@ from penstock.routing.drift import Drift
 from penstock.routing.features import SIZE, SUMMARY, unit
 from penstock.routing.index import VectorIndex
 from penstock.routing.index_sketch import SketchIndex
-from penstock.routing.linear import (
-    BIAS_STRENGTH,
-    Common,
-    LinearHead,
-    means,
-    means_of_sums,
-    summarised,
-)
-from penstock.routing.linear import SIZE as WEIGHTS
+from penstock.routing.linear import BIAS_STRENGTH, Common, Heads, LinearHead, summarised
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Logged, Outcome
 from penstock.routing.traffic import Expected, Traffic
@@ -103,9 +95,8 @@ class Learner:
         self._targets: dict[Target, _Known] = {}
         self._common = Common()
         self._settled = self._common.weights.copy()
-        self._weights = np.zeros((0, WEIGHTS), np.float32)
-        """Those of all heads, by column."""
-        self._priors = np.zeros(0, np.float32)
+        self._heads = Heads.none()
+        """By column."""
         self._observed = 0
         self._base = 0
         self.tick = 0
@@ -117,24 +108,20 @@ class Learner:
         """What each of the targets will do, by what is known now."""
         known = [self._known(target) for target in targets]
         columns = [each.column for each in known]
-        direction = unit(features)
-        heads, priors = self._weights[columns], self._priors[columns]
-        quality = means(direction, heads, priors)
-        near = self._neighbours.near(direction, self._scale)
-        evidence = np.zeros(len(known), np.float32)
+        direction, scale = unit(features), self._scale
+        heads = self._heads.of(columns)
+        quality = heads.means(direction)
+        near = self._neighbours.near(direction, scale, columns)
+        evidence = [0.0] * len(known)
         if near is not None:
-            near = near.of(columns)
-            evidence = near.evidence()
-            expected = means_of_sums(near.sums(SUMMARY), evidence, heads, priors)
-            quality = quality + near.correction(evidence, expected)
-        total = self._neighbours.evidence(self._scale)[columns]
+            evidence = near.evidence.tolist()
+            quality += near.correction(heads.means_of_sums(near.sums(SUMMARY), near.evidence))
+        total: list[float] = self._neighbours.evidence(scale).take(columns).tolist()
         return [
             Estimate(
                 min(1.0, max(0.0, q)), _deviation(n, t), n, t, e.traffic.expected(prompt_tokens)
             )
-            for q, n, t, e in zip(
-                quality.tolist(), evidence.tolist(), total.tolist(), known, strict=True
-            )
+            for q, n, t, e in zip(quality.tolist(), evidence, total, known, strict=True)
         ]
 
     def learn(self, outcome: Outcome) -> None:
@@ -145,7 +132,6 @@ class Learner:
             cost_usd=outcome.cost_usd,
             output_tokens=outcome.output_tokens,
             latency_ms=outcome.latency_ms,
-            first_token_ms=outcome.first_token_ms,
         )
         quality = outcome.quality
         if quality is None:
@@ -201,15 +187,14 @@ class Learner:
             # What is common has learnt from its predecessor already.
             head = parent.head.child(INHERITED)
             self._neighbours.inherit(column, parent.column, INHERITED)
-        self._weights = np.concatenate([self._weights, np.zeros((1, WEIGHTS), np.float32)])
-        self._priors = np.append(self._priors, np.float32(head.prior))
+        self._heads = self._heads.met()
         known = _Known(column, head, Traffic(), Drift())
         self._lean(known)
         return known
 
     def _lean(self, known: _Known) -> None:
         known.head.lean(self._settled)
-        self._weights[known.column] = known.head.weights
+        self._heads.put(known.column, known.head)
 
     def _forget(self, known: _Known) -> None:
         evidence = float(self._neighbours.evidence(self._scale)[known.column])

@@ -163,8 +163,7 @@ class Learning:
 
     def expected(self, model: str, key: str | None) -> Callable[[Target, int], Expected]:
         """What answers of this model's targets take, by their earlier ones, here and elsewhere."""
-        router = self._routers[model]
-        return lambda target, prompt_tokens: router.expected(target, prompt_tokens, key)
+        return self._routers[model].expecting(key)
 
     def verdict(self, model: str, key: str | None = None) -> Verdict:
         """Whether what this model has learnt is in force, and what it gains."""

@@ -13,7 +13,8 @@ the belief of before the first observation gets its full strength again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,26 +40,43 @@ def summarised(vector: NDArray[np.float32]) -> NDArray[np.float32]:
     return out
 
 
-def means(
-    vectors: NDArray[np.float32], weights: NDArray[np.float32], priors: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """The expected quality of rows of vectors, or of one, by models with these weights, as rows."""
-    found = vectors[..., SUMMARY] @ weights[:, 1:].T
-    return (found + (priors + _BIAS * weights[:, 0])).astype(np.float32)
+class Heads(NamedTuple):
+    """The models of some targets, one row each, in the form that computes."""
 
+    slopes: NDArray[np.float32]
+    offsets: NDArray[np.float32]
 
-def means_of_sums(
-    sums: NDArray[np.float32],
-    numbers: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    priors: NDArray[np.float32],
-) -> NDArray[np.float32]:
-    """What each model expects of so many vectors together, whose summarised parts add up to `sums`.
+    @classmethod
+    def none(cls) -> Heads:
+        """Of no target."""
+        return cls(np.zeros((0, SIZE - 1), np.float32), np.zeros(0, np.float32))
 
-    The same as the sum of what it expects of each, and much less to compute.
-    """
-    slopes = np.einsum("ij,ij->i", sums, weights[:, 1:])
-    return slopes + numbers * (priors + _BIAS * weights[:, 0])
+    def met(self) -> Heads:
+        """With a row for one more target."""
+        slopes = np.concatenate([self.slopes, np.zeros((1, SIZE - 1), np.float32)])
+        return Heads(slopes, np.append(self.offsets, np.float32(0)))
+
+    def put(self, row: int, head: LinearHead) -> None:
+        """Write a target's model."""
+        self.slopes[row] = head.weights[1:]
+        self.offsets[row] = head.prior + _BIAS * head.weights[0]
+
+    def of(self, rows: Sequence[int]) -> Heads:
+        """Those of some targets."""
+        return Heads(self.slopes.take(rows, 0), self.offsets.take(rows))
+
+    def means(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The quality that each expects of a vector."""
+        return self.slopes @ vector[SUMMARY] + self.offsets
+
+    def means_of_sums(
+        self, sums: NDArray[np.float32], numbers: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """What each expects of its so many vectors, whose summarised parts add up to `sums`.
+
+        The same as the sum of what it expects of each, and much less to compute.
+        """
+        return np.einsum("ij,ij->i", sums, self.slopes) + numbers * self.offsets
 
 
 class Common:

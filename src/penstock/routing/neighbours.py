@@ -24,7 +24,7 @@ from penstock.routing.index_sketch import SketchIndex
 
 CAPACITY = 4_096
 """Rows; more of them make a decision longer."""
-NEAREST = 200
+NEAREST = 160
 SOFTNESS = 0.1
 """By so much less similarity a row counts e times less."""
 SHRINK = 50.0
@@ -40,39 +40,24 @@ class Near(NamedTuple):
 
     rows: NDArray[np.float32]
     """Their vectors."""
-    closeness: NDArray[np.float32]
-    """How much each counts, by how near it is and by what evidence weighs today."""
-    weight: NDArray[np.float32]
-    """The evidence that each has, by target."""
+    counted: NDArray[np.float32]
+    """The evidence that each has, by target, as it counts: by how near it is and how old."""
+    evidence: NDArray[np.float32]
+    """The same for all of them together: observations of each target near the prompt."""
     score: NDArray[np.float32]
     """What that evidence adds up to."""
 
-    def of(self, columns: Sequence[int]) -> Near:
-        """The same for some targets only."""
-        if list(columns) == list(range(self.weight.shape[1])):
-            return self
-        # In the same layout: else sums would differ in their last digit by the order of columns.
-        weight, score = self.weight.take(columns, 1), self.score.take(columns, 1)
-        return self._replace(weight=weight, score=score)
-
-    def evidence(self) -> NDArray[np.float32]:
-        """Observations of each target near the prompt, counted by how near and how recent."""
-        return self.closeness @ self.weight
-
     def sums(self, part: slice) -> NDArray[np.float32]:
         """A part of the vectors, added up for each target as its evidence counts."""
-        counted = (self.closeness[:, None] * self.weight).T
-        return (counted @ self.rows[:, part]).astype(np.float32, copy=False)
+        return (self.counted.T @ self.rows[:, part]).astype(np.float32, copy=False)
 
-    def correction(
-        self, evidence: NDArray[np.float32], expected: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
+    def correction(self, expected: NDArray[np.float32]) -> NDArray[np.float32]:
         """By how much each target was better here than expected of all its evidence together."""
-        surprise = self.closeness @ self.score - expected
-        held = evidence + np.float32(SHRINK)
+        surprise = self.score - expected
+        held = self.evidence + np.float32(SHRINK)
         # Of each target the share that is not its own; what is common is what these shares tell.
         shrunk = np.float32(SHRINK) / held
-        common = (surprise @ shrunk) / (evidence @ shrunk + np.float32(SHRINK_COMMON))
+        common = (surprise @ shrunk) / (self.evidence @ shrunk + np.float32(SHRINK_COMMON))
         return (surprise / held + common * shrunk).astype(np.float32, copy=False)
 
 
@@ -108,20 +93,26 @@ class Neighbours:
         self._total_weight = np.append(self._total_weight, 0.0)
         return column
 
-    def near(self, direction: NDArray[np.float32], scale: float) -> Near | None:
-        """The prompts most like this one; `scale` is what evidence of today weighs."""
+    def near(
+        self, direction: NDArray[np.float32], scale: float, columns: Sequence[int]
+    ) -> Near | None:
+        """The prompts most like this one; `scale` is what evidence of today weighs.
+
+        `columns` are those of the targets in question.
+        """
         if not len(self._index):
             return None
-        rows, similar = self._index.search(direction, NEAREST)
-        nearest = max(STRANGE, float(similar.max()))
-        closeness = np.exp((similar - np.float32(nearest)) * np.float32(1 / SOFTNESS))
+        rows, similar, vectors = self._index.search(direction, NEAREST)
+        closeness = np.exp((similar - max(STRANGE, similar.max())) * np.float32(1 / SOFTNESS))
+        others = len(rows) - NEAREST
+        if others > 0:
+            closeness[np.argpartition(similar, others)[:others]] = 0
         closeness *= np.float32(1 / scale)
-        return Near(
-            self._index.vectors(rows),
-            closeness,
-            self._weight.take(rows, 0),
-            self._score.take(rows, 0),
-        )
+        weight, score = self._weight.take(rows, 0), self._score.take(rows, 0)
+        if list(columns) != list(range(weight.shape[1])):
+            # In the same layout: else the order of columns would change the last digit of sums.
+            weight, score = weight.take(columns, 1), score.take(columns, 1)
+        return Near(vectors, closeness[:, None] * weight, closeness @ weight, closeness @ score)
 
     def add(self, direction: NDArray[np.float32], column: int, score: float, weight: float) -> None:
         """One more observation; `weight` is on the scale of its day."""
@@ -174,10 +165,10 @@ class Neighbours:
 
     def _evict(self) -> int:
         row = int(self._mass[: len(self._index)].argmin())
-        rows, similar = self._index.search(self._index.vectors(row), 2)
-        others = [(float(s), int(r)) for r, s in zip(rows, similar, strict=True) if r != row]
-        if others:
-            heir = max(others)[1]
+        rows, similar, _ = self._index.search(self._index.vectors(row), 2)
+        similar = np.where(rows == row, -np.inf, similar)
+        if len(rows) > 1:
+            heir = rows[similar.argmax()]
             for array in (self._weight, self._score, self._mass):
                 array[heir] += array[row]
         for array in (self._weight, self._score, self._mass):

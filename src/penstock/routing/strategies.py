@@ -19,7 +19,7 @@ from penstock.routing.outlook import Forecast, Outlook
 ORDERED = "ordered"
 
 
-class Opinion(msgspec.Struct, frozen=True):
+class Opinion(msgspec.Struct, frozen=True, gc=False):
     """What a strategy says of one target; whatever is None it does not know."""
 
     place: float = 0.0

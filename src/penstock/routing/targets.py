@@ -164,7 +164,8 @@ class TargetTable:
     ) -> _Ranking:
         name = request.model or self._default or ""
         asked, dropped = of_provider(request, self._asked(request), self._providers, self._health)
-        kept, unable, tight = self._filter(asked, request, streaming)
+        whole = name if asked is self._candidates.get(name) else None
+        kept, unable, tight = self._filter(asked, request, streaming, model=whole)
         session = session_of(request, name, key) if name in self._ways.sticky else None
         served = self._served(session)
         preferences = request.model_preferences

@@ -56,8 +56,9 @@ def recall(index: VectorIndex, rows: Rows, most: int = 20) -> float:
     """The share of the nearest rows that are found, by comparing everything."""
     shares: list[float] = []
     for asked in vectors(25, seed=2):
-        found, similar = index.search(asked, most)
+        found, similar, kept = index.search(asked, most).best(most)
         assert len(set(found.tolist())) == most
+        assert (kept == rows[found]).all()
         assert similar == pytest.approx(rows[found] @ asked, abs=1e-5)
         truth = np.argsort(-(rows @ asked))[:most]
         shares.append(len(set(found.tolist()) & set(truth.tolist())) / most)
@@ -85,7 +86,7 @@ def test_a_replaced_row_is_found_where_it_is_now_and_nowhere_else(make: Make) ->
 
 def test_with_fewer_rows_than_asked_for_all_are_given(make: Make) -> None:
     rows = vectors(7)
-    found, _ = filled(make, rows).search(rows[0], 20)
+    found = filled(make, rows).search(rows[0], 20).rows
     assert sorted(found.tolist()) == list(range(7))
 
 
@@ -116,8 +117,9 @@ def missed(index: VectorIndex, rows: Rows, most: int) -> float:
     """The share of the nearest rows that comparing everything finds beside those of the index."""
     shares: list[float] = []
     for asked in prompts(20, seed=2):
-        found, similar = index.search(asked, most)
+        found, similar, kept = index.search(asked, most).best(most)
         assert len(set(found.tolist())) == most
+        assert (kept == rows[found]).all()
         assert similar == pytest.approx(rows[found] @ asked, abs=1e-5)
         truth = np.argsort(-(rows @ asked))[:most]
         shares.append(len(set(truth.tolist()) - set(found.tolist())) / most)
@@ -148,7 +150,7 @@ def test_sketches_keep_up_with_rows_that_are_of_another_kind_than_before() -> No
             index.put(number, row)
     shares: list[float] = []
     for asked in prompts(20, seed=2) @ turn:
-        found, _ = index.search(asked, 100)
+        found = index.search(asked, 100).best(100).rows
         truth = np.argsort(-(rows @ asked))[:100]
         shares.append(len(set(found.tolist()) & set(truth.tolist())) / 100)
     assert float(np.mean(shares)) > 0.95
@@ -165,7 +167,7 @@ def test_rows_that_are_all_alike_are_found_too() -> None:
     index, row = SketchIndex(SIZE), prompts(1)[0]
     for number in range(1_500):
         index.put(number, row)
-    found, similar = index.search(row, 200)
+    found, similar, _ = index.search(row, 200).best(200)
     assert len(set(found.tolist())) == 200
     assert similar == pytest.approx(np.ones(200), abs=1e-5)
 

@@ -31,7 +31,7 @@ def nearest(rows: Rows, vector: Rows, most: int) -> set[int]:
 
 
 def found(index: PgvectorIndex, vector: Rows, most: int = 10) -> set[int]:
-    numbers, similar = index.search(vector, most)
+    numbers, similar, _ = index.search(vector, most)
     assert similar == pytest.approx(index.vectors(numbers) @ vector, abs=1e-5)
     assert len(set(numbers.tolist())) == len(numbers)
     return set(numbers.tolist())

@@ -97,7 +97,7 @@ def nearest(rows: Rows, vector: Rows, most: int = 10) -> set[int]:
 
 
 def near(index: PgvectorIndex, features: Rows, most: int = 10) -> set[int]:
-    return set(index.search(unit(features), most)[0].tolist())
+    return set(index.search(unit(features), most).rows.tolist())
 
 
 async def found(

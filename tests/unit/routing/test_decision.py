@@ -1,0 +1,100 @@
+"""The choice among offers: utilities, likelihoods and chances, without any learning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.ports import Target
+from penstock.routing.decision import FLOOR, Offer, Weights, choose
+
+ONE, TWO, THREE = (Target("p", name) for name in ("one", "two", "three"))
+COST_ONLY = Weights(0.0, 1.0, 0.0)
+
+
+def dice() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("total", [0.0, 30.0, 1e6])
+def test_who_asks_for_the_cheapest_gets_what_is_cheapest_for_this_prompt(total: float) -> None:
+    # Usually the first is cheaper, but not for this one.
+    offers = [
+        Offer(ONE, 0.9, total=total, cost_usd=0.05, usual_cost_usd=0.001),
+        Offer(TWO, 0.1, total=total, cost_usd=0.04, usual_cost_usd=0.010),
+    ]
+    assert choose(offers, COST_ONLY, dice()).chosen.target == TWO
+    # Whoever cares for little else is served so as well, if the difference is worth it.
+    sparing = choose(offers, Weights(0.001, 1.0, 0.0), dice(), floor=0.0, noise=0.0)
+    assert sparing.chosen.target == TWO
+
+
+def test_until_much_is_known_a_dear_prompt_is_not_spared() -> None:
+    def best(total: float) -> Target:
+        offers = [
+            Offer(ONE, 0.55, total=total, cost_usd=0.001, usual_cost_usd=0.001),
+            Offer(TWO, 0.65, total=total, cost_usd=0.050, usual_cost_usd=0.010),
+        ]
+        return choose(offers, Weights(1.0, 0.3, 0.0), dice(), floor=0.0, noise=0.0).best.target
+
+    assert best(50.0) == TWO
+    assert best(50_000.0) == ONE
+
+
+@given(
+    qualities=st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    total=st.floats(0, 5_000),
+    weights=st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)),
+    in_force=st.booleans(),
+)
+def test_likelihoods_add_up_to_one_whatever_counts(
+    qualities: list[float], total: float, weights: tuple[float, float, float], in_force: bool
+) -> None:
+    offers = [
+        Offer(
+            Target("p", str(number)),
+            quality,
+            deviation=0.1,
+            evidence=float(number),
+            total=total,
+            cost_usd=0.01 * number,
+            latency_ms=100.0 * number,
+        )
+        for number, quality in enumerate(qualities)
+    ]
+    made = choose(offers, Weights(*weights), dice(), in_force=in_force)
+    shares = [each.propensity for each in made.ranked]
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) >= 0
+    assert sorted(each.target.model for each in made.ranked) == sorted(
+        each.target.model for each in offers
+    )
+    assert made.best.utility == max(each.utility for each in made.ranked)
+
+
+def test_chosen_is_as_often_as_is_said() -> None:
+    offers = [
+        Offer(ONE, 0.60, deviation=0.1, total=100.0, evidence=9.0),
+        Offer(TWO, 0.62, deviation=0.1, total=100.0),
+        Offer(THREE, 0.2, deviation=0.1, total=100.0),
+    ]
+    luck, times, said = dice(), dict.fromkeys((ONE, TWO, THREE), 0), dict[Target, float]()
+    for _ in range(4_000):
+        made = choose(offers, Weights(), luck, floor=0.1)
+        times[made.chosen.target] += 1
+        for each in made.ranked:
+            said[each.target] = said.get(each.target, 0.0) + each.propensity
+    for target, number in times.items():
+        assert number == pytest.approx(said[target], abs=4 * said[target] ** 0.5)
+    assert times[TWO] > times[ONE] > times[THREE] > 0
+
+
+def test_without_force_the_first_is_chosen_but_for_the_floor() -> None:
+    offers = [Offer(ONE, 0.1, total=1_000.0), Offer(TWO, 0.9, total=1_000.0)]
+    made = choose(offers, Weights(), dice(), in_force=False)
+    said = {each.target: each.propensity for each in made.ranked}
+    assert 1 - FLOOR < said[ONE] < 1
+    assert made.first.target == ONE
+    assert made.best.target == TWO
