@@ -42,6 +42,8 @@ _DEVIATION = 0.45
 _LOCAL = 0.05
 """How much doubt about one kind of prompt counts beside that about the target as a whole."""
 _MOST_SCALE = 4.0
+_MOST_HALVED = 1_000.0
+"""Evidence that was halved so often is nothing; more, and floats overflow."""
 SELDOM = 4.0
 """An outcome of a target that was unlikely to be chosen teaches the linear model up to so many
 times as much. A target is chosen where it is thought of as better, which is where prompts are
@@ -136,8 +138,11 @@ class Learner:
         quality = outcome.quality
         if quality is None:
             return
+        if self._scale >= _MOST_SCALE:
+            # Before anything is added: after a restart the first outcome may be of a late decision.
+            self._rebase()
         tick = self.tick if outcome.logged is None else outcome.logged.tick
-        weight = quality.weight * 2.0 ** ((tick - self._base) / self._settings.half_life)
+        weight = quality.weight * self._weighs(tick)
         if outcome.logged is not None and known.drift.add(
             quality.score - outcome.logged.predicted[0], quality.weight
         ):
@@ -148,9 +153,7 @@ class Learner:
             summarised(direction), quality.score, weight * _balance(outcome.logged), self._common
         )
         self._observed += 1
-        if self._scale >= _MOST_SCALE:
-            self._rebase()
-        elif self._observed % _SETTLED == 0:
+        if self._observed % _SETTLED == 0:
             self._settle()
         else:
             self._lean(known)
@@ -169,7 +172,12 @@ class Learner:
 
     @property
     def _scale(self) -> float:
-        return 2.0 ** ((self.tick - self._base) / self._settings.half_life)
+        return self._weighs(self.tick)
+
+    def _weighs(self, tick: int) -> float:
+        """What evidence of a decision weighs, beside that of when all was last brought to scale."""
+        halved = (tick - self._base) / self._settings.half_life
+        return 2.0 ** min(_MOST_HALVED, max(-_MOST_HALVED, halved))
 
     def _known(self, target: Target) -> _Known:
         found = self._targets.get(target)
