@@ -229,12 +229,12 @@ def _with_chances(
     in_force: bool,
 ) -> list[float]:
     """Give every target its chance; the likely, the unasked and strangers a better one."""
-    whole = weights.intelligence + weights.cost + weights.speed
-    # A request that does not care for quality is not used to learn about it.
-    cares = weights.intelligence / whole if whole else 0.0
-    if floor <= 0 or cares <= 0:
+    width = NEAR * weights.intelligence
+    # A request that does not care for quality, or next to nothing, is not used to learn about it.
+    if floor <= 0 or width <= 0:
         return likely
-    most, width = max(utility), NEAR * weights.intelligence
+    cares = weights.intelligence / (weights.intelligence + weights.cost + weights.speed)
+    most = max(utility)
     near = [
         math.exp((u - most) / width) / (1 + o.evidence / LOCALLY)
         for o, u in zip(offers, utility, strict=True)

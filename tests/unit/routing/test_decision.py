@@ -98,3 +98,14 @@ def test_without_force_the_first_is_chosen_but_for_the_floor() -> None:
     assert 1 - FLOOR < said[ONE] < 1
     assert made.first.target == ONE
     assert made.best.target == TWO
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [Weights(5e-324, 0.0, 0.0), Weights(1e-323, 1.0, 0.0), Weights(1e-320, 0.0, 1e-320)],
+)
+@pytest.mark.parametrize("in_force", [True, False])
+def test_a_priority_that_is_next_to_nothing_is_no_error(weights: Weights, in_force: bool) -> None:
+    offers = [Offer(ONE, 0.4, deviation=0.1, total=3.0), Offer(TWO, 0.6, deviation=0.1)]
+    made = choose(offers, weights, dice(), in_force=in_force)
+    assert sum(each.propensity for each in made.ranked) == pytest.approx(1)
