@@ -20,6 +20,8 @@ from penstock.contract.ports import Target
 from penstock.routing.outcomes import Logged
 
 WORTH = 0.25
+FREE = 1e-9
+"""USD below which nothing costs anything: the ledger knows no smaller amount."""
 SIZED = 3_000.0
 """With so many observations of a target, half of what it costs more or less than usual for this one
 prompt counts. Long prompts are dear, and they are the ones for which a better target is worth its
@@ -183,8 +185,11 @@ def _spent(offers: Sequence[Offer], weights: Weights) -> list[float]:
     Not by what they take for this prompt: so a long one is dearer than a short one.
     """
     dearest = max(o.cost_usd if o.usual_cost_usd is None else o.usual_cost_usd for o in offers)
+    if dearest < FREE:
+        # All were free, and perhaps have a price now.
+        dearest = max(o.cost_usd for o in offers)
     slowest = max(o.latency_ms for o in offers)
-    a_usd = WORTH * weights.cost / dearest if dearest else 0.0
+    a_usd = WORTH * weights.cost / dearest if dearest >= FREE else 0.0
     a_ms = WORTH * weights.speed / slowest if slowest else 0.0
     if not a_usd:
         return [a_ms * o.latency_ms for o in offers]

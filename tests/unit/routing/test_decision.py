@@ -109,3 +109,23 @@ def test_a_priority_that_is_next_to_nothing_is_no_error(weights: Weights, in_for
     offers = [Offer(ONE, 0.4, deviation=0.1, total=3.0), Offer(TWO, 0.6, deviation=0.1)]
     made = choose(offers, weights, dice(), in_force=in_force)
     assert sum(each.propensity for each in made.ranked) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("usual", [0.0, 1e-300], ids=["free", "all but free"])
+@pytest.mark.parametrize("weights", [COST_ONLY, Weights(0.5, 0.5, 0.0)])
+def test_prices_count_from_the_first_although_all_answers_were_free(
+    usual: float, weights: Weights
+) -> None:
+    offers = [
+        Offer(ONE, 0.60, cost_usd=0.05, usual_cost_usd=usual, total=1e5),
+        Offer(TWO, 0.59, cost_usd=0.01, usual_cost_usd=usual, total=1e5),
+    ]
+    made = choose(offers, weights, dice(), floor=0.0, noise=0.0)
+    assert made.chosen.target == TWO
+    assert made.chosen.spent < made.ranked[1].spent <= 1
+
+
+def test_an_amount_that_is_next_to_nothing_is_nothing() -> None:
+    offers = [Offer(ONE, 0.5, cost_usd=0.0), Offer(TWO, 0.6, cost_usd=1e-310)]
+    made = choose(offers, Weights(), dice(), floor=0.0, noise=0.0)
+    assert [(each.target, each.spent) for each in made.ranked] == [(TWO, 0.0), (ONE, 0.0)]
