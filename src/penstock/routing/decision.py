@@ -88,7 +88,8 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     """Observations of similar prompts."""
     total: float = STRANGER
     """Observations of any prompts."""
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
+    """None where nobody knows: then it counts as much as the dearest of the others."""
     latency_ms: float = 0.0
     usual_cost_usd: float | None = None
     """For usual prompts, where that is known."""
@@ -184,25 +185,31 @@ def _spent(offers: Sequence[Offer], weights: Weights) -> list[float]:
 
     Not by what they take for this prompt: so a long one is dearer than a short one.
     """
-    dearest = max(o.cost_usd if o.usual_cost_usd is None else o.usual_cost_usd for o in offers)
+    known = [(o.cost_usd, o.usual_cost_usd) for o in offers if o.cost_usd is not None]
+    dearest = max((now if usual is None else usual for now, usual in known), default=0.0)
     if dearest < FREE:
         # All were free, and perhaps have a price now.
-        dearest = max(o.cost_usd for o in offers)
+        dearest = max((now for now, _ in known), default=0.0)
     slowest = max(o.latency_ms for o in offers)
     a_usd = WORTH * weights.cost / dearest if dearest >= FREE else 0.0
     a_ms = WORTH * weights.speed / slowest if slowest else 0.0
     if not a_usd:
         return [a_ms * o.latency_ms for o in offers]
     sparing = weights.cost / (weights.cost + SPARING * weights.intelligence)
-    return [a_usd * _counted_cost(o, sparing) + a_ms * o.latency_ms for o in offers]
+    counted = [_counted_cost(o, sparing) for o in offers]
+    most = max(cost for cost in counted if cost is not None)
+    return [
+        a_usd * (most if cost is None else cost) + a_ms * o.latency_ms
+        for o, cost in zip(offers, counted, strict=True)
+    ]
 
 
-def _counted_cost(offer: Offer, least: float) -> float:
-    usual = offer.usual_cost_usd
-    if usual is None:
-        return offer.cost_usd
+def _counted_cost(offer: Offer, least: float) -> float | None:
+    now, usual = offer.cost_usd, offer.usual_cost_usd
+    if now is None or usual is None:
+        return now
     known = offer.total / (offer.total + SIZED)
-    return usual + (offer.cost_usd - usual) * (least + (1 - least) * known)
+    return usual + (now - usual) * (least + (1 - least) * known)
 
 
 def _drawn(

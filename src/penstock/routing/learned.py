@@ -196,14 +196,13 @@ class LearnedRouter:
 def _offers(
     targets: Sequence[Target], estimates: Sequence[Estimate], known: Mapping[Target, Known]
 ) -> list[Offer]:
-    """What is expected of each; of what nobody knows, the dearest and the usual is assumed."""
+    """What is expected of each; of times that nobody knows, the usual is assumed."""
     costs: list[float | None] = []
     times: list[float | None] = []
     for target, estimate in zip(targets, estimates, strict=True):
         said, learnt = known.get(target, _UNKNOWN), estimate.expected
         costs.append(learnt.cost_usd if said.cost_usd is None else said.cost_usd)
         times.append(learnt.latency_ms if said.latency_ms is None else said.latency_ms)
-    dearest = max((cost for cost in costs if cost is not None), default=0.0)
     told = [time for time in times if time is not None]
     usual = sum(told) / len(told) if told else 0.0
     return [
@@ -213,7 +212,7 @@ def _offers(
             estimate.deviation,
             estimate.evidence,
             estimate.total,
-            dearest if cost is None else cost,
+            cost,
             usual if time is None else time,
             estimate.expected.usual_cost_usd,
         )

@@ -75,15 +75,8 @@ def by_catalogue(
     targets: Sequence[Target], forecasts: Sequence[Forecast], weights: Weights
 ) -> list[Target]:
     """The targets by their utility, as far as it can be told without any outcome."""
-    # Whatever has no price is taken for as dear as the dearest that has one.
-    dearest = max((each.cost_usd for each in forecasts if each.cost_usd is not None), default=0.0)
     offers = [
-        Offer(
-            target,
-            each.quality,
-            cost_usd=dearest if each.cost_usd is None else each.cost_usd,
-            latency_ms=each.latency_ms,
-        )
+        Offer(target, each.quality, cost_usd=each.cost_usd, latency_ms=each.latency_ms)
         for target, each in zip(targets, forecasts, strict=True)
     ]
     ranked = choose(offers, weights, _NO_DICE, floor=0.0, noise=0.0).ranked

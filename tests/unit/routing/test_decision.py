@@ -125,6 +125,27 @@ def test_prices_count_from_the_first_although_all_answers_were_free(
     assert made.chosen.spent < made.ranked[1].spent <= 1
 
 
+@pytest.mark.parametrize("now", [0.0001, 0.02, 0.7], ids=["short", "usual", "long"])
+@pytest.mark.parametrize("weights", [COST_ONLY, Weights(0.5, 0.5, 0.0), Weights()])
+def test_a_target_without_a_price_is_as_dear_as_the_dearest_for_prompts_of_any_size(
+    now: float, weights: Weights
+) -> None:
+    offers = [
+        Offer(ONE, 0.5, cost_usd=None, total=50.0),
+        Offer(TWO, 0.5, cost_usd=now, usual_cost_usd=0.02, total=900.0),
+        Offer(THREE, 0.5, cost_usd=now / 9, usual_cost_usd=0.02 / 9, total=900.0),
+    ]
+    made = choose(offers, weights, dice(), floor=0.0, noise=0.0)
+    spent = {each.target: each.spent for each in made.ranked}
+    assert spent[ONE] == spent[TWO] > spent[THREE]
+
+
+def test_where_no_target_has_a_price_none_is_dear() -> None:
+    offers = [Offer(ONE, 0.5, cost_usd=None), Offer(TWO, 0.6, cost_usd=None)]
+    made = choose(offers, Weights(), dice(), floor=0.0, noise=0.0)
+    assert [(each.target, each.spent) for each in made.ranked] == [(TWO, 0.0), (ONE, 0.0)]
+
+
 def test_an_amount_that_is_next_to_nothing_is_nothing() -> None:
     offers = [Offer(ONE, 0.5, cost_usd=0.0), Offer(TWO, 0.6, cost_usd=1e-310)]
     made = choose(offers, Weights(), dice(), floor=0.0, noise=0.0)

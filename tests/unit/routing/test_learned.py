@@ -269,3 +269,15 @@ def test_questions_about_keys_that_never_asked_take_no_other_keys_place() -> Non
         MOST_KEYS + 1
     )
     assert told("mine") == before > 0
+
+
+def test_a_target_whose_price_nobody_knows_is_not_cheaper_for_short_prompts() -> None:
+    asked = router()
+    features = asked.features("hi")
+    for target, cost in ((LARGE, 0.02), (SMALL, None)):
+        for _ in range(50):
+            asked.learn(Outcome(target=target, features=features, prompt_tokens=900, cost_usd=cost))
+    even = Weights(0.5, 0.5, 0.0)
+    made = asked.explain(features, 9, [SMALL, LARGE], even, known={LARGE: Known(0.0002)})
+    spent = {each.target: each.spent for each in made.ranked}
+    assert spent[SMALL] == spent[LARGE] > 0
