@@ -193,7 +193,7 @@ class Learner:
             head = LinearHead(prior)
         else:
             # What is common has learnt from its predecessor already.
-            head = parent.head.child(INHERITED)
+            head = parent.head.child(INHERITED, prior)
             self._neighbours.inherit(column, parent.column, INHERITED)
         self._heads = self._heads.met()
         known = _Known(column, head, Traffic(), Drift())

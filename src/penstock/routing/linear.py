@@ -152,10 +152,15 @@ class LinearHead:
         self.own = (covariance @ (factor * evidence)).astype(np.float32)
         self.covariance = covariance.astype(np.float32)
 
-    def child(self, share: float) -> LinearHead:
-        """A model that begins with a share of this one's evidence."""
-        born = LinearHead(self.prior)
+    def child(self, share: float, prior: float) -> LinearHead:
+        """A model with a prior of its own that begins with a share of this one's evidence."""
+        born = LinearHead(prior)
         born.own = self.own.copy()
         born.covariance = self.covariance.copy()
+        # Scores are kept as differences from the prior. What they have added up to along the
+        # constant tells how many there were of each feature.
+        precision = np.linalg.inv(self.covariance.astype(np.float64))
+        seen = (precision - RIDGE * np.eye(SIZE))[:, 0] / _BIAS
+        born.own += (self.covariance @ ((self.prior - prior) * seen)).astype(np.float32)
         born.rescale(share)
         return born

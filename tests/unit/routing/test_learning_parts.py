@@ -158,6 +158,34 @@ def test_the_linear_model_is_ridge_regression_over_all_it_has_seen() -> None:
     assert head.own == pytest.approx(faded, abs=1e-4)
 
 
+@pytest.mark.parametrize("seen", [0, 300])
+def test_a_new_version_has_a_prior_of_its_own_and_a_share_of_what_was_seen(seen: int) -> None:
+    parent, same = LinearHead(0.4), LinearHead(0.7)
+    for number in range(seen):
+        features, score = summarised(random_vector(number)), float(number % 3 > 0)
+        parent.add(features, score, 1.0)
+        same.add(features, score, 0.5)
+    child = parent.child(0.5, 0.7)
+    for head in (child, same):
+        head.lean(np.zeros(len(head.own), np.float32))
+    assert child.prior == 0.7
+    assert child.weights == pytest.approx(same.weights, abs=1e-4)
+
+
+@pytest.mark.parametrize("older_first", [True, False])
+def test_of_a_new_version_the_catalogue_counts_wherever_its_predecessor_stands(
+    older_first: bool,
+) -> None:
+    older, newer = Target("p", "claude-3-haiku"), Target("p", "claude-haiku-5-5")
+    learner = Learner(
+        LearnerSettings(priors={older: 0.42, newer: 0.7}, predecessors={newer: older})
+    )
+    targets = [older, newer] if older_first else [newer, older]
+    found = learner.estimates(random_vector(1), 9, targets)
+    known = {target: each.quality for target, each in zip(targets, found, strict=True)}
+    assert known == {older: pytest.approx(0.42), newer: pytest.approx(0.7)}
+
+
 def test_of_a_sum_is_expected_what_is_expected_of_its_parts_together() -> None:
     dice = np.random.default_rng(6)
     rows = np.stack([random_vector(seed) for seed in range(20)])
