@@ -81,6 +81,8 @@ class _Known(NamedTuple):
     head: LinearHead
     traffic: Traffic
     drift: Drift
+    answered: bool = False
+    """Whether there is any outcome of it."""
 
 
 class Learner:
@@ -128,7 +130,7 @@ class Learner:
 
     def learn(self, outcome: Outcome) -> None:
         """Take in what became of a request."""
-        known = self._known(outcome.target)
+        known = self._answered(outcome.target)
         known.traffic.add(
             outcome.prompt_tokens,
             cost_usd=outcome.cost_usd,
@@ -185,18 +187,43 @@ class Learner:
             found = self._targets[target] = self._meet(target)
         return found
 
+    def _answered(self, target: Target) -> _Known:
+        """A target with an outcome; with the first it inherits anew what there is by then.
+
+        When it was first asked about is known to nobody after a restart, and its outcomes are.
+        """
+        known = self._known(target)
+        if not known.answered:
+            parent = self._parent(target)
+            if parent is not None:
+                known = self._inherit(known, parent)
+            known = self._targets[target] = known._replace(answered=True)
+        return known
+
     def _meet(self, target: Target) -> _Known:
-        prior = self._settings.priors.get(target, UNKNOWN_QUALITY)
-        column = self._neighbours.add_target()
-        parent = self._targets.get(self._settings.predecessors.get(target, target))
-        if parent is None:
-            head = LinearHead(prior)
-        else:
-            # What is common has learnt from its predecessor already.
-            head = parent.head.child(INHERITED, prior)
-            self._neighbours.inherit(column, parent.column, INHERITED)
+        head = LinearHead(self._settings.priors.get(target, UNKNOWN_QUALITY))
         self._heads = self._heads.met()
-        known = _Known(column, head, Traffic(), Drift())
+        known = _Known(self._neighbours.add_target(), head, Traffic(), Drift())
+        parent = self._parent(target)
+        if parent is not None:
+            return self._inherit(known, parent)
+        self._lean(known)
+        return known
+
+    def _parent(self, target: Target) -> _Known | None:
+        """The nearest of its predecessors that has any outcome."""
+        older = self._settings.predecessors.get(target)
+        while older is not None:
+            known = self._targets.get(older)
+            if known is not None and known.answered:
+                return known
+            older = self._settings.predecessors.get(older)
+        return None
+
+    def _inherit(self, known: _Known, parent: _Known) -> _Known:
+        # What is common has learnt from its predecessor already.
+        known = known._replace(head=parent.head.child(INHERITED, known.head.prior))
+        self._neighbours.inherit(known.column, parent.column, INHERITED)
         self._lean(known)
         return known
 

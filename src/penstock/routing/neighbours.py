@@ -135,11 +135,11 @@ class Neighbours:
         return self._total_weight / scale
 
     def inherit(self, column: int, parent: int, share: float) -> None:
-        """Let a target begin with a share of another's evidence."""
+        """Let a target have a share of another's evidence, and none else."""
         for array in (self._weight, self._score):
-            array[:, column] += np.float32(share) * array[:, parent]
+            array[:, column] = np.float32(share) * array[:, parent]
         self._mass = self._weight.sum(1)
-        self._total_weight[column] += share * self._total_weight[parent]
+        self._total_weight[column] = share * self._total_weight[parent]
 
     def _row_for(self, direction: NDArray[np.float32]) -> int:
         # Looked up, not searched for: nearly the same prompt may have a row of its own.

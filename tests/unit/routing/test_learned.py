@@ -177,6 +177,28 @@ def test_a_new_version_begins_with_what_its_predecessor_had_shown() -> None:
     assert ranked[0].offer.quality == pytest.approx(0.9, abs=0.15)
 
 
+@pytest.mark.parametrize("older", [{NEW: LARGE}, {NEW: SMALL, SMALL: LARGE}])
+def test_a_new_version_is_after_a_restart_what_it_was(older: Mapping[Target, Target]) -> None:
+    settings = LearnerSettings(predecessors=older)
+    served, again = router(learner=settings), router(learner=settings)
+    # All are there from the first: nothing is known of any when they are first asked about.
+    targets = [LARGE, SMALL, NEW]
+    for number in range(90):
+        decided = served.decide(served.features(f"question {number}"), 5, targets, BEST)
+        # The newest answers late, and the small one never.
+        target = NEW if number > 60 and number % 5 == 0 else LARGE
+        told = outcome(decided, target, float(target == LARGE))
+        served.learn(told)
+        again.learn(told)
+    features, heard = served.features("question 3"), [LARGE, NEW]
+    found = [each.explain(features, 5, heard, BEST).ranked for each in (served, again)]
+    now, then = ({s.target: s.offer for s in ranked} for ranked in found)
+    for target in heard:
+        assert then[target].quality == pytest.approx(now[target].quality, abs=1e-4)
+        assert then[target].total == pytest.approx(now[target].total)
+    assert now[NEW].total > 20
+
+
 def test_identical_seeds_make_identical_decisions() -> None:
     chances = even(large=0.6, small=0.55)
 
