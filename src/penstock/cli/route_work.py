@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import typer
@@ -22,11 +22,15 @@ from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
+from penstock.gateway import Engine
 from penstock.memory.exporting import export as write_export
 from penstock.providers.embedded.embeddings import MODEL
 from penstock.routing.targets import parse_target
 from penstock.teaching import FeedbackSource
 from penstock.wiring import features_of, outcomes_of, targets_of
+
+if TYPE_CHECKING:
+    from penstock.memory.meanings import Progress
 
 _COLUMNS = ("target", "scores", "mean score")
 
@@ -37,20 +41,18 @@ def train(
     """Bring in a file, with a bar that moves, and say what was in it."""
     config = load(config_file)
     models = _models(config, model)
-    if config.routing.embedder != MODEL:
-        problem = f"is {config.routing.embedder!r}; outcomes of a file are trained with {MODEL!r}"
-        raise wrong("routing.embedder", f"{problem} only: write that, or leave it out")
-    features = features_of(config)
-    # It brings numpy along, whose absence was told with its remedy.
-    from penstock.memory import training
+    with _embedder(config) as embedder, _progress() as progress:
+        features = features_of(config, embedder)
+        # It brings numpy along, whose absence was told with its remedy.
+        from penstock.memory import training
 
-    store = outcomes_of(config)
-    with _progress() as progress:
+        store = outcomes_of(config)
         trained = training.train(
             store.path,
             _path(file),
             models=models,
             features=features,
+            embedder=embedder,
             prompts=None if prompts is None else _path(prompts),
             progress=progress,
         )
@@ -167,6 +169,32 @@ def _ask(config: Config, key: str | None, older_than: str | None) -> None:
         raise typer.Exit(FAILED)
 
 
+class _Asked:
+    """A provider's embeddings for code that waits."""
+
+    def __init__(self, name: str, engine: Engine, runner: asyncio.Runner) -> None:
+        self.name = name
+        self._engine = engine
+        self._runner = runner
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return self._runner.run(self._engine.embed(texts, model=self.name)).vectors
+
+
+@contextlib.contextmanager
+def _embedder(config: Config) -> Generator[_Asked | None]:
+    """The provider that tells what prompts are about; None where the bundled table does."""
+    if config.routing.embedder == MODEL:
+        yield None
+        return
+    with asyncio.Runner() as runner:
+        engine = engine_of(config)
+        try:
+            yield _Asked(config.routing.embedder, engine, runner)
+        finally:
+            runner.run(engine.aclose())
+
+
 def _models(config: Config, only: str | None) -> Mapping[str, Sequence[Target]]:
     models = {name: list(map(parse_target, given)) for name, given in targets_of(config).items()}
     if only is None:
@@ -182,10 +210,10 @@ def _path(text: str) -> Path:
 
 
 @contextlib.contextmanager
-def _progress() -> Generator[Callable[[Path, int], object]]:
-    """What shows how many rows were read: a line that moves, when a person looks on."""
+def _progress() -> Generator[Progress]:
+    """What shows how far it is: lines that move, when a person looks on."""
     if not terminal.is_terminal(sys.stderr):
-        yield lambda path, number: None
+        yield lambda what, done, total=None, /: None
         return
     from rich import progress as rich
 
@@ -193,17 +221,19 @@ def _progress() -> Generator[Callable[[Path, int], object]]:
         rich.SpinnerColumn(),
         "{task.description}",
         rich.BarColumn(),
-        "{task.completed:,} rows",
+        "{task.fields[count]}",
     )
     bar = rich.Progress(
         *columns, rich.TimeElapsedColumn(), console=terminal.console(stderr=True), transient=True
     )
-    tasks: dict[Path, rich.TaskID] = {}
+    tasks: dict[Path | str, rich.TaskID] = {}
 
-    def show(path: Path, number: int) -> None:
-        if path not in tasks:
-            tasks[path] = bar.add_task(terminal.visible(path.name), total=None)
-        bar.update(tasks[path], completed=number)
+    def show(what: Path | str, done: int, total: int | None = None, /) -> None:
+        count = f"{done:,} rows" if total is None else f"{done:,} of {total:,} prompts"
+        if what not in tasks:
+            name = what.name if isinstance(what, Path) else what
+            tasks[what] = bar.add_task(terminal.visible(name), total=total, count=count)
+        bar.update(tasks[what], completed=done, count=count)
 
     with bar:
         yield show

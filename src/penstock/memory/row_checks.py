@@ -15,7 +15,7 @@ from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.ports import Target
 from penstock.memory.rows import NANOS, is_sound, packed, unpacked
 from penstock.memory.tables import Row
-from penstock.routing.features import SIZE
+from penstock.routing.features import MOST_CHARACTERS, SIZE, shortened
 from penstock.routing.outcomes import Quality, Source
 from penstock.tokens.estimate import estimate_text
 
@@ -31,9 +31,23 @@ class Features(Protocol):
         """What distinguishes these features from others."""
         ...
 
-    def vector(self, text: str) -> NDArray[np.float32]:
-        """The features."""
+    def vector(
+        self, text: str, embedding: Sequence[float] | NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """The features, with this embedding of the text if there is one."""
         ...
+
+
+class Prompt(NamedTuple):
+    """What is known of a prompt."""
+
+    tokens: int
+    made_by: str
+    """Who makes its features."""
+    features: bytes | None
+    """None when they are made later, of the text."""
+    text: str
+    """As much of it as features are made of."""
 
 
 class Checked(NamedTuple):
@@ -49,9 +63,12 @@ class Checked(NamedTuple):
 class Checker:
     """Raises InvalidRequest, with the column, for what cannot be learnt from."""
 
-    def __init__(self, models: Mapping[str, Sequence[Target]], features: Features) -> None:
-        """The models that learn, and what makes features."""
+    def __init__(
+        self, models: Mapping[str, Sequence[Target]], features: Features, *, later: bool = False
+    ) -> None:
+        """The models that learn, and what makes features: at once, or `later`."""
         self._features = features
+        self._later = later
         self._models: dict[Target, list[str]] = {}
         for name, targets in models.items():
             for target in dict.fromkeys(targets):
@@ -70,8 +87,8 @@ class Checker:
             raise _wrong(column, f"{shown(value)} is no text: {remedy}")
         return str(value)
 
-    def prompt(self, row: Row) -> tuple[int, str, bytes]:
-        """Its size in tokens, and its features with the name of who made them."""
+    def prompt(self, row: Row) -> Prompt:
+        """Its size in tokens, and its features or what they are made of."""
         text, tokens = row.get("prompt"), row.get("prompt_tokens")
         size = 0
         if text is not None and not isinstance(text, str):
@@ -82,7 +99,7 @@ class Checker:
             size = estimate_text(text)
         given, made_by = row.get("features"), row.get("features_by")
         if given is not None and made_by == self._features.name:
-            return size, self._features.name, self._unpacked(given)
+            return Prompt(size, self._features.name, self._unpacked(given), "")
         if text is None or text == "":
             if given is not None:
                 said = (
@@ -91,9 +108,12 @@ class Checker:
                 )
                 raise _wrong("features_by", said)
             raise _wrong("prompt", "is missing: give the text, or features of an export")
+        text = shortened(text, MOST_CHARACTERS)
+        if self._later:
+            return Prompt(size, self._features.name, None, text)
         # In this order: the name is another one when the embedder turns out to be missing.
         known = packed(self._features.vector(text))
-        return size, self._features.name, known
+        return Prompt(size, self._features.name, known, text)
 
     def outcome(self, row: Row) -> Checked:
         """Which target it is about, how good it was and what it cost."""

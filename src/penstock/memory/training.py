@@ -1,7 +1,8 @@
 """A warm start: outcomes from files become outcomes of the memory, all of them or none.
 
 Rows are checked and their features made in temporary tables first, so that the file is locked only
-for the moment in which they are copied.
+for the moment in which they are copied. Features for which a provider is asked are made when every
+row is known to be right: nobody pays for a file that is refused.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.ports import Target
 from penstock.memory.forgetting import delete_outcomes
-from penstock.memory.row_checks import Checked, Checker, Features
+from penstock.memory.meanings import STAGED_TEXTS, Progress, make_features, stage_text, unheeded
+from penstock.memory.row_checks import Checked, Checker, Features, Prompt
 from penstock.memory.rows import IMPORTED
 from penstock.memory.schema import begin_generation, in_transaction, open_to_write, take_numbers
 from penstock.memory.tables import Row, read_rows
+from penstock.routing.features import Embedder
 
 _MOST_PROBLEMS = 10
 _STAGED = (
     """CREATE TEMP TABLE staged_prompts (
-        n INTEGER PRIMARY KEY, prompt_id TEXT UNIQUE, tokens INTEGER, made_by TEXT, features BLOB
+        n INTEGER PRIMARY KEY, prompt_id TEXT UNIQUE, tokens INTEGER, made_by TEXT, features BLOB,
+        text INTEGER
     )""",
+    STAGED_TEXTS,
     """CREATE TEMP TABLE staged_outcomes (
         n INTEGER PRIMARY KEY, model TEXT, prompt_id TEXT, provider TEXT, upstream TEXT,
         cost_nanos INTEGER, UNIQUE (prompt_id, model, provider, upstream)
@@ -40,8 +45,6 @@ _SAME = (
     "s.prompt_id = o.request_id AND s.model = o.model AND s.provider = o.provider "
     "AND s.upstream = o.upstream"
 )
-
-Progress = Callable[[Path, int], object]
 
 
 class TrainedTarget(msgspec.Struct, frozen=True):
@@ -71,12 +74,14 @@ def train(
     *,
     models: Mapping[str, Sequence[Target]],
     features: Features,
+    embedder: Embedder | None = None,
     prompts: Path | None = None,
-    progress: Progress = lambda path, number: None,
+    progress: Progress = unheeded,
 ) -> Trained:
     """Bring in the outcomes of a file, for each of these models that has their target.
 
-    Raises InvalidRequest with the rows that are wrong; then nothing was brought in.
+    With an `embedder`, it is asked what prompts are about, many at once. Raises InvalidRequest with
+    the rows that are wrong, and the embedder's error; then nothing was brought in.
     """
     prompts = prompts or beside(file)
     connection = open_to_write(database)
@@ -85,10 +90,12 @@ def train(
             connection.execute(statement)
         # Of temporary tables alone: nobody waits for it, and each row by itself would be slow.
         connection.execute("BEGIN")
-        staging = _Staging(connection, models, features)
+        staging = _Staging(connection, Checker(models, features, later=embedder is not None))
         if prompts is not None:
             staging.read(prompts, staging.add_prompt, progress)
         staging.read(file, staging.add_outcome, progress)
+        if embedder is not None:
+            make_features(connection, features, embedder, progress)
         connection.execute("COMMIT")
         return in_transaction(connection, database, _bring_in)
     finally:
@@ -107,15 +114,9 @@ def beside(file: Path) -> Path | None:
 class _Staging:
     """Checks rows and puts them aside."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        models: Mapping[str, Sequence[Target]],
-        features: Features,
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, checker: Checker) -> None:
         self._connection = connection
-        self._checker = Checker(models, features)
-        self._models = models
+        self._checker = checker
 
     def read(self, path: Path, add: Callable[[Row], None], progress: Progress) -> None:
         problems: list[Problem] = []
@@ -142,9 +143,9 @@ class _Staging:
 
     def add_prompt(self, row: Row) -> None:
         prompt_id = self._checker.text(row, "prompt_id", "each prompt has an id of its own")
-        tokens, made_by, known = self._checker.prompt(row)
+        prompt = self._checker.prompt(row)
         try:
-            self._stage_prompt(prompt_id, tokens, made_by, known)
+            self._stage_prompt(prompt_id, prompt)
         except sqlite3.IntegrityError:
             said = f"{prompt_id!r} comes a second time: each prompt has an id of its own"
             raise InvalidRequest.of([Problem("prompt_id", said)]) from None
@@ -170,12 +171,15 @@ class _Staging:
                     "give that file as --prompts FILE"
                 )
                 raise InvalidRequest.of([Problem("prompt_id", said)])
-            self._stage_prompt(prompt_id, *self._checker.prompt(row))
+            self._stage_prompt(prompt_id, self._checker.prompt(row))
         return prompt_id
 
-    def _stage_prompt(self, prompt_id: str, tokens: int, made_by: str, known: bytes) -> None:
-        statement = "INSERT INTO staged_prompts VALUES (NULL, ?, ?, ?, ?)"
-        self._connection.execute(statement, (prompt_id, tokens, made_by, known))
+    def _stage_prompt(self, prompt_id: str, prompt: Prompt) -> None:
+        text = None if prompt.features is not None else stage_text(self._connection, prompt.text)
+        self._connection.execute(
+            "INSERT INTO staged_prompts VALUES (NULL, ?, ?, ?, ?, ?)",
+            (prompt_id, prompt.tokens, prompt.made_by, prompt.features, text),
+        )
 
     def _stage_outcome(self, model: str, prompt_id: str, checked: Checked) -> None:
         place = (model, prompt_id, checked.target.provider, checked.target.model)

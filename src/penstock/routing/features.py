@@ -104,7 +104,7 @@ class FeatureMaker:
         """What distinguishes these vectors from others: a memory of others must be made anew."""
         return features_name("letters" if self._embedder is None else self._embedder.name)
 
-    def vector(self, text: str, embedding: Sequence[float] | None = None) -> Vector:
+    def vector(self, text: str, embedding: Sequence[float] | Vector | None = None) -> Vector:
         """The three views of a text, each of about length one, side by side.
 
         An `embedding` of the text that is there already is not asked for; if it is empty, nothing

@@ -237,17 +237,3 @@ def test_feedback_where_nothing_learns(folder: Path, penstock_process: Cli) -> N
     finished = penstock_process("route", "feedback", "r", "1")
     assert finished.code == 2
     assert 'no model of the configuration has routing = "learned"' in finished.error_line
-
-
-def test_a_file_is_not_trained_from_with_another_embedder(
-    folder: Path, penstock_process: Cli
-) -> None:
-    (folder / "penstock.toml").write_text(
-        '[providers.fake]\n[models.default]\ntargets = ["fake/echo"]\n'
-        '[routing]\nembedder = "fake/vectors"\n'
-    )
-    (folder / "o.csv").write_text(ROWS)
-    finished = penstock_process("route", "train", "o.csv")
-    assert finished.code == 2
-    assert "routing.embedder: is 'fake/vectors'" in finished.error_line
-    assert kept() == 0
