@@ -22,6 +22,7 @@ from penstock.cli.engines import is_absent, opened_ledger, unwritable_folder
 from penstock.cli.price_table import remedy, without_price
 from penstock.cli.terminal import count
 from penstock.config.load import find, load
+from penstock.config.routing import RoutingConfig
 from penstock.config.settings import Config, ProviderConfig, StorageConfig, home
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import Target
@@ -29,7 +30,9 @@ from penstock.gateway import Engine
 from penstock.health import ProviderHealth
 from penstock.providers.embedded import install, weights
 from penstock.providers.registry import KINDS
+from penstock.routing import pgvector_setup
 from penstock.routing.targets import parse_target
+from penstock.wiring import features_of
 
 VERIFIED_ENTRIES = 100_000
 """A longer ledger takes more than a moment to add up."""
@@ -61,10 +64,12 @@ async def examine(config_file: str | None) -> list[Finding]:
         what = f"{count(len(config.providers), 'provider')}, {count(len(config.models), 'model')}"
         findings.append(Finding("ok", "configuration", f"{source} ({what})"))
     if config is not None:
-        findings.append(await _ledger(config))
+        # Whoever learns opens an index, and its faults are none of the ledger's.
+        findings.append(await _ledger(config.model_copy(update={"routing": RoutingConfig()})))
+        findings += [finding async for finding in _routing_index(config)]
     # The checks themselves are not for the books, and a broken ledger is no fault of a provider's.
     silent = (config or Config.embedded()).model_copy(
-        update={"storage": StorageConfig(), "budgets": {}}
+        update={"storage": StorageConfig(), "budgets": {}, "routing": RoutingConfig()}
     )
     async with Engine(silent) as engine:
         if config is not None:
@@ -149,6 +154,30 @@ def _age(seconds: float) -> str:
         if seconds >= size:
             return count(int(seconds // size), unit)
     return "less than a minute"
+
+
+async def _routing_index(config: Config) -> AsyncIterator[Finding]:
+    url, check = config.routing.index_url, "routing index"
+    if url is None:
+        return
+    try:
+        features_of(config)
+        pgvector_setup.need_packages()
+    except ConfigurationError as error:
+        yield _problem(check, str(error), "install them, and run this again")
+        return
+    # They bring numpy along.
+    from penstock.routing.features import SIZE
+    from penstock.routing.pgvector_table import Limits
+
+    try:
+        found = await pgvector_setup.look(url.get_secret_value(), SIZE, Limits().connect_s)
+    except pgvector_setup.NoTableError as error:
+        yield _problem(check, f"[routing] index_url: {error.says}", error.do)
+    else:
+        what = f"pgvector {found.vector} in the database {found.database}"
+        later = "" if found.ready else "; what is missing there is made when needed"
+        yield Finding("ok", check, f"{what}, PostgreSQL {found.server}{later}")
 
 
 async def _configured(engine: Engine) -> list[Finding]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from penstock.contract.errors import ConfigurationError
 
@@ -25,8 +27,36 @@ _SETTINGS = {
 }
 
 
+_T = TypeVar("_T")
+
+
 class NoTableError(Exception):
     """Why there is no table to work with, and what to do about it."""
+
+    def __init__(self, says: str, do: str) -> None:
+        """Keep the two apart, for those who show them apart."""
+        super().__init__(f"{says}: {do}")
+        self.says = says
+        self.do = do
+
+
+class Extension(NamedTuple):
+    """The extension that a database has."""
+
+    version: str
+    schema: str
+
+
+class Looked(NamedTuple):
+    """What a database has, or would have once it is used."""
+
+    database: str
+    server: str
+    """The version of PostgreSQL."""
+    vector: str
+    """The version of pgvector."""
+    ready: bool
+    """Whether nothing is left to be made."""
 
 
 def need_packages() -> None:
@@ -59,34 +89,53 @@ def table_of(dimensions: int) -> str:
 
 async def open_connection(url: str, dimensions: int, within_s: float) -> Connection:
     """A connection that can be used; raises NoTableError, which does not repeat the address."""
+    connection, _ = await _connected(url, within_s, partial(_prepare, dimensions=dimensions))
+    return connection
+
+
+async def look(url: str, dimensions: int, within_s: float) -> Looked:
+    """What would be worked with, by making what is missing and taking it back again.
+
+    Raises NoTableError, as `open_connection` would.
+    """
+    connection, looked = await _connected(url, within_s, partial(_look, dimensions=dimensions))
+    connection.terminate()
+    return looked
+
+
+async def _connected(
+    url: str, within_s: float, work: Callable[[Connection], Awaitable[_T]]
+) -> tuple[Connection, _T]:
     import asyncpg
 
     connection = None
     try:
         async with asyncio.timeout(within_s):
             connection = await asyncpg.connect(url, server_settings=_SETTINGS)
-            await _prepare(connection, dimensions)
+            done = await work(connection)
     except BaseException as error:
         if connection is not None:
             connection.terminate()
         elif isinstance(error, asyncpg.InterfaceError | ValueError):
             # What it says may hold a piece of the password.
             raise NoTableError(
-                "it is no address of PostgreSQL: write postgresql://user:password@host:5432/name, "
-                "with / @ : ? # % in a password as %2F %40 %3A %3F %23 %25"
+                "it is no address of PostgreSQL",
+                "write postgresql://user:password@host:5432/name, "
+                "with / @ : ? # % in a password as %2F %40 %3A %3F %23 %25",
             ) from None
         if isinstance(error, failures()):
-            raise NoTableError(described(error)) from error
+            raise _explained(error) from error
         raise
-    return connection
+    return connection, done
 
 
 def described(error: BaseException) -> str:
     """What went wrong, and what to do about it."""
-    import asyncpg
+    return str(error if isinstance(error, NoTableError) else _explained(error))
 
-    if isinstance(error, NoTableError):
-        return str(error)
+
+def _explained(error: BaseException) -> NoTableError:
+    import asyncpg
 
     remedies: tuple[tuple[type[BaseException], str], ...] = (
         (asyncpg.InvalidAuthorizationSpecificationError, "correct the user or the password"),
@@ -103,30 +152,45 @@ def described(error: BaseException) -> str:
     )
     fitting = (remedy for kind, remedy in remedies if isinstance(error, kind))
     said = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return f"{said}: {next(fitting, 'see what its log says')}"
+    return NoTableError(said, next(fitting, "see what its log says"))
 
 
 async def _prepare(connection: Connection, dimensions: int) -> None:
     from pgvector.asyncpg import register_vector
 
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        schema = await _extension(connection)
-        # The types and operators may be in a schema that is not looked at.
-        await connection.execute(
-            "SELECT set_config('search_path', "
-            "concat_ws(', ', nullif(current_setting('search_path'), ''), quote_ident($1)), false)",
-            schema,
-        )
-        await _make_table(connection, dimensions)
-    await register_vector(connection, schema=schema)
+        extension, _ = await _make(connection, dimensions)
+    await register_vector(connection, schema=extension.schema)
     await connection.execute(f"SET hnsw.ef_search = {_CANDIDATES}")
     # Rows of other memories are in the same graph: go on until there are enough of this one.
     await connection.execute("SET hnsw.iterative_scan = relaxed_order")
 
 
-async def _extension(connection: Connection) -> str:
-    """The schema that it is in."""
+async def _look(connection: Connection, dimensions: int) -> Looked:
+    query = "SELECT current_database()::text, current_setting('server_version')"
+    database, server = await connection.fetchrow(query) or ("", "")
+    trial = connection.transaction()
+    await trial.start()
+    extension, made = await _make(connection, dimensions)
+    # When something fails before, the connection is ended, and the server does the same.
+    await trial.rollback()
+    return Looked(database, server, extension.version, not made)
+
+
+async def _make(connection: Connection, dimensions: int) -> tuple[Extension, bool]:
+    """Have all that is needed, in a transaction; whether something was missing."""
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    extension = await _extension(connection)
+    # The types and operators may be in a schema that is not looked at.
+    await connection.execute(
+        "SELECT set_config('search_path', "
+        "concat_ws(', ', nullif(current_setting('search_path'), ''), quote_ident($1)), false)",
+        extension.schema,
+    )
+    return extension, await _make_table(connection, dimensions)
+
+
+async def _extension(connection: Connection) -> Extension:
     query = (
         "SELECT extversion, nspname::text FROM pg_extension "
         "JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'vector'"
@@ -138,18 +202,18 @@ async def _extension(connection: Connection) -> str:
     version: str = found["extversion"]
     if tuple(int(each) for each in version.split(".")[:2]) < LEAST_VERSION:
         raise NoTableError(
-            f"it has pgvector {version}: install 0.8 or newer there, and run "
-            "`ALTER EXTENSION vector UPDATE`"
+            f"it has pgvector {version}",
+            "install 0.8 or newer there, and run `ALTER EXTENSION vector UPDATE`",
         )
-    schema: str = found["nspname"]
-    return schema
+    return Extension(version, found["nspname"])
 
 
-async def _make_table(connection: Connection, dimensions: int) -> None:
+async def _make_table(connection: Connection, dimensions: int) -> bool:
+    """Make it, unless it is there; whether it was not."""
     table = table_of(dimensions)
     # Asked first: who may not create is refused also where nothing is to be created.
     if await connection.fetchval("SELECT to_regclass($1)::text", table) is not None:
-        return
+        return False
     await connection.execute(
         f"CREATE TABLE {table} (memory text, digest bytea, "
         f"vector halfvec({dimensions}) NOT NULL, PRIMARY KEY (memory, digest))"
@@ -158,3 +222,4 @@ async def _make_table(connection: Connection, dimensions: int) -> None:
         f"CREATE INDEX {table}_nearest ON {table} "
         f"USING hnsw (vector halfvec_cosine_ops) WITH (m = {_CONNECTED})"
     )
+    return True
