@@ -29,8 +29,10 @@ price: until enough is known of that, to spare the dear prompts would be to spar
 But ..."""
 SPARING = 10.0
 """... when cost is so many times as important as intelligence, half of it counts from the first."""
-FLOOR = 0.01
-"""The share of requests that goes to any target by chance, so that none is forgotten: ..."""
+FLOOR = 0.02
+"""The share of requests that goes to any target by chance, so that none is forgotten, ..."""
+IN_FORCE = 0.25
+"""... and so much of that once what is learnt is followed, for doubts try targets then: ..."""
 EVEN = 0.2
 """... so much of it to all alike, the rest by how near their utility is to the best; ..."""
 NEAR = 0.05
@@ -38,17 +40,17 @@ NEAR = 0.05
 LOCALLY = 3.0
 """... and with so many observations of similar prompts half as much as with none: a target that is
 thought of as worse for some kind of prompt is hardly ever asked there, and so would be for ever."""
-NOISE = 0.3
+NOISE = 1.0
 """How much of its doubts a target's quality is drawn with: 1 is plain Thompson sampling; ..."""
-CALM = 100.0
-"""... with more observations of a target than this, ever less of them: prompts differ little in how
-much better one target is than another, and who doubts much follows no difference."""
-STRANGER = 40.0
+CALM = 200.0
+"""... with so many observations of a target half of that, and ever less: prompts differ little in
+how much better one target is than another, and who doubts much follows no difference."""
+STRANGER = 120.0
 """A target with fewer observations than this is a stranger, ..."""
 STRANGERS = 0.5
 """... and up to so many requests go to strangers, for no estimate speaks for them yet."""
 HARDLY_KNOWN = 20.0
-HOPE = 3.0
+HOPE = 1.5
 """A stranger with so many observations is given up early when even so many of its doubts would not
 make it the best."""
 _MOST_A_STRANGER = 0.1
@@ -157,7 +159,8 @@ def choose(
 
     Each quality is drawn from what it may be, many times, and the share of draws in which a target
     is the best is how likely it is chosen: the likelihood is exact and can be logged. Unless the
-    estimates are `in_force`, the first offer is chosen, but for the share `floor`.
+    estimates are `in_force`, the first offer is chosen, but for the share `floor`; if they are, a
+    part of it is given out.
     """
     spent = _spent(offers, weights)
     utility = [weights.intelligence * o.quality - s for o, s in zip(offers, spent, strict=True)]
@@ -216,7 +219,7 @@ def _drawn(
     offers: Sequence[Offer], utility: list[float], noise: float, dice: np.random.Generator
 ) -> list[float]:
     """How often each is the best when its quality is drawn from what it may be."""
-    doubts = [noise * o.deviation * (CALM / (CALM + o.total)) ** 0.5 for o in offers]
+    doubts = [noise * o.deviation * CALM / (CALM + o.total) for o in offers]
     drawn = dice.standard_normal((_DRAWS, len(offers))) * doubts + utility
     times: list[int] = np.bincount(drawn.argmax(1), minlength=len(offers)).tolist()
     return [each / _DRAWS for each in times]
@@ -251,6 +254,7 @@ def _with_chances(
         math.exp((u - most) / width) / (1 + o.evidence / LOCALLY)
         for o, u in zip(offers, utility, strict=True)
     ]
+    floor *= IN_FORCE if in_force else 1.0
     even = floor * EVEN / len(offers)
     share = floor * (1 - EVEN) / sum(near)
     chances = [share * each + even for each in near]

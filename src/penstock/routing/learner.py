@@ -44,7 +44,7 @@ _LOCAL = 0.05
 _MOST_SCALE = 4.0
 _MOST_HALVED = 1_000.0
 """Evidence that was halved so often is nothing; more, and floats overflow."""
-SELDOM = 4.0
+SELDOM = 2.0
 """An outcome of a target that was unlikely to be chosen teaches the linear model up to so many
 times as much. A target is chosen where it is thought of as better, which is where prompts are
 harder than the model knows: without this it would be thought of as worse than it is."""
