@@ -12,9 +12,7 @@ The floor, in the same run and by turns with what it is the floor of, is a singl
 memory's matrix with the prompt's vector: no search that compares everything in full does less.
 Other programs empty the caches of a core and share its memory, which shows in the floor as well:
 the ratios hold where the times do not, and by how much the floor's 99th percentile is above its
-median is the noise of the machine. So that this noise can be told from prompts that take longer,
-every decision is made three times, the floor in between: "p99 of three" is that of the medians of
-each three. It uses one thread.
+median is the noise of the machine. It uses one thread.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ import time
 import tracemalloc
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -53,8 +50,6 @@ from penstock.routing.neighbours import CAPACITY
 from penstock.routing.outcomes import Outcome, Quality
 
 MEASURED = ("floor", "decide", "rank", "learn")
-AGAIN = 3
-"""How often each decision is made."""
 LABELLED = 10
 """One outcome in so many has a label."""
 Vectors = Iterator[NDArray[np.float32]]
@@ -88,29 +83,23 @@ class Taken(NamedTuple):
 
     middle: float
     high: float
-    settled: float
-    """What 99 of 100 stay below when of all times that one input took, the median counts."""
 
 
 async def percentiles(
-    run: dict[str, Callable[[int], Awaitable[object] | object]], times: int, again: int = 1
+    run: dict[str, Callable[[int], Awaitable[object] | object]], times: int
 ) -> dict[str, Taken]:
     """What each takes, by turns, called with the number of its input."""
     clock = time.thread_time
-    taken = {name: np.zeros((times, again)) for name in run}
-    for number, turn in product(range(times), range(again)):
+    taken: dict[str, list[float]] = {name: [] for name in run}
+    for number in range(times):
         for name, each in run.items():
             start = clock()
             made = each(number)
             if inspect.isawaitable(made):
                 await made
-            taken[name][number, turn] = 1e6 * (clock() - start)
+            taken[name].append(1e6 * (clock() - start))
         await asyncio.sleep(0)
-    found: dict[str, Taken] = {}
-    for name, values in taken.items():
-        middle, high = np.percentile(values, [50, 99]).tolist()
-        found[name] = Taken(middle, high, float(np.percentile(np.median(values, 1), 99)))
-    return found
+    return {name: Taken(*np.percentile(each, [50, 99]).tolist()) for name, each in taken.items()}
 
 
 def record(router: LearnedRouter, number: int, size: int, fresh: Vectors) -> None:
@@ -157,13 +146,6 @@ async def measured(sizes: list[int], times: int, folder: Path) -> Result:
             {
                 "floor": lambda number, asked=asked: matrix @ asked[number],
                 "decide": lambda number, asked=asked: router.decide(asked[number], 100, TARGETS),
-            },
-            times,
-            AGAIN,
-        )
-        found |= await percentiles(
-            {
-                "evicting": lambda number, asked=asked: matrix @ asked[number],
                 "rank": lambda number, requests=requests: table.rank(
                     requests[number], request_id=f"request-{number}", told=kept.append
                 ),
@@ -173,9 +155,9 @@ async def measured(sizes: list[int], times: int, folder: Path) -> Result:
         found |= await percentiles(
             {"learn": lambda number, new=new: router.learn(new[number])}, len(new)
         )
-        row: Row = {"outcomes": float(size), "decide_settled_p99_us": found["decide"].settled}
-        for name in MEASURED:
-            row |= {f"{name}_p50_us": found[name].middle, f"{name}_p99_us": found[name].high}
+        row: Row = {"outcomes": float(size)}
+        for name, (middle, high) in found.items():
+            row |= {f"{name}_p50_us": middle, f"{name}_p99_us": high}
         row |= {f"{n}_floors": row[f"{n}_p50_us"] / row["floor_p50_us"] for n in MEASURED[1:]}
         row["floor_noise"] = row["floor_p99_us"] / row["floor_p50_us"]
         rows.append(row)
@@ -195,7 +177,7 @@ async def measured(sizes: list[int], times: int, folder: Path) -> Result:
     return {
         "python": platform.python_version(),
         "rows": rows,
-        "features_us": {name: (each.middle, each.high) for name, each in made.items()},
+        "features_us": dict(made),
         "memory_bytes": memory,
         "memory_bytes_an_outcome": memory / CAPACITY,
     }
@@ -204,17 +186,11 @@ async def measured(sizes: list[int], times: int, folder: Path) -> Result:
 def show(result: Result) -> None:
     print("microseconds, 10 targets")
     print_table(
-        [
-            "outcomes",
-            *(word for n in MEASURED for word in (f"{n} p50", "p99")),
-            "decide p99 of three",
-            "decide / floor",
-        ],
+        ["outcomes", *(word for n in MEASURED for word in (f"{n} p50", "p99")), "decide / floor"],
         [
             [
                 int(row["outcomes"]),
                 *(round(row[f"{n}_{p}_us"]) for n in MEASURED for p in ("p50", "p99")),
-                round(row["decide_settled_p99_us"]),
                 f"{row['decide_floors']:.1f}",
             ]
             for row in result["rows"]

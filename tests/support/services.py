@@ -57,15 +57,16 @@ def in_ci() -> bool:
 
 def missing(what: str) -> NoReturn:
     """Skip the test because a program of the system is not installed, or fail it in CI."""
-    _without(f"{what} is not installed: install it with `scripts/test-services` (as root)")
+    without(f"{what} is not installed: install it with `scripts/test-services` (as root)")
 
 
 def missing_package(name: str) -> NoReturn:
     """The same for a package from PyPI, by its name there; `make test` brings them all."""
-    _without(f"{name} is not installed: install it with `{sys.executable} -m pip install {name}`")
+    without(f"{name} is not installed: install it with `{sys.executable} -m pip install {name}`")
 
 
-def _without(reason: str) -> NoReturn:
+def without(reason: str) -> NoReturn:
+    """Skip the test because it cannot be shown on this machine, or fail it in CI."""
     if in_ci():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

@@ -238,13 +238,8 @@ def _grams(lower: str) -> list[int]:
 
 def _letters(text: str) -> list[int]:
     plain = " ".join(_WORD.findall(text.lower()))
-    if not plain.isascii():
-        return [
-            crc32(plain[start : start + 4].encode("utf-8", "replace"))
-            for start in range(len(plain) - 3)
-        ]
-    data = plain.encode()
-    return [crc32(data[start : start + 4]) for start in range(len(data) - 3)]
+    pieces = (plain[start : start + 4] for start in range(len(plain) - 3))
+    return [crc32(piece.encode("utf-8", "replace")) for piece in pieces]
 
 
 def _hashed(grams: Sequence[int], size: int) -> Vector:

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.routing.features import SIZE
 from penstock.routing.pgvector_setup import table_of
-from tests.support.services import Service, free_port
+from tests.support.services import Service, free_port, without
 from tests.unit.cli.conftest import Cli
 
 CHECK = "routing index"
@@ -133,7 +133,7 @@ def test_a_server_without_the_extension_is_told_what_to_install(
 ) -> None:
     available = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
     if sql(postgres_server.url, available):
-        pytest.skip("this machine's PostgreSQL has the extension")
+        without("this machine's PostgreSQL has the extension vector: remove it to see this")
     found = finding(folder, penstock_here, address(postgres_server))
     assert found["status"] == "problem"
     assert found["do"] == "install pgvector 0.8 or newer on that machine"
