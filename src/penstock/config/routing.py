@@ -24,7 +24,8 @@ class RoutingConfig(Section):
         ge=0,
         le=0.5,
         description="The share of requests that any target may get, so that its quality stays "
-        "known. 0: none, and a target that is left alone is never found to have become better.",
+        "known; a quarter of it once the learned order is followed, which tries targets by itself. "
+        "0: none, and a target that is left alone is never found to have become better.",
     )
     trust: Literal["evidence", "always"] = Field(
         default="evidence",
