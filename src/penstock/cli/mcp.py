@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from penstock.cli import options
+from penstock.cli.mcp_arguments import read_arguments, read_peer
 
 EXAMPLES = """\b
 Examples:
@@ -78,9 +79,11 @@ def tools(
     json: options.Json = False,
 ) -> None:
     """List the tools of a server."""
-    from penstock.cli.mcp_work import Peer, list_tools
+    peer = read_peer(server, era, header, timeout)
 
-    list_tools(Peer(server, era, tuple(header or ()), timeout), as_json=json)
+    from penstock.cli.mcp_work import list_tools
+
+    list_tools(peer, as_json=json)
 
 
 def call(
@@ -97,9 +100,11 @@ def call(
 
     The exit code is 1 when the tool fails.
     """
-    from penstock.cli.mcp_work import Peer, call_tool
+    peer, given = read_peer(server, era, header, timeout), read_arguments(arguments)
 
-    call_tool(Peer(server, era, tuple(header or ()), timeout), tool, arguments, as_json=json)
+    from penstock.cli.mcp_work import call_tool
+
+    call_tool(peer, tool, given, as_json=json)
 
 
 def sample_test(
@@ -122,8 +127,8 @@ def sample_test(
 
     The models of the configuration answer.
     """
-    from penstock.cli.mcp_sampling import test_sampling
-    from penstock.cli.mcp_work import Peer
+    peer, given = read_peer(server, era, header, timeout), read_arguments(arguments)
 
-    peer = Peer(server, era, tuple(header or ()), timeout)
-    test_sampling(peer, tool, arguments, config, approval=approval, model=model, as_json=json)
+    from penstock.cli.mcp_sampling import test_sampling
+
+    test_sampling(peer, tool, given, config, approval=approval, model=model, as_json=json)

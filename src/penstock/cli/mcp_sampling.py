@@ -11,7 +11,8 @@ from mcp.client import ClientRequestContext
 from penstock.cli import terminal
 from penstock.cli.engines import open_engine
 from penstock.cli.errors import FAILED
-from penstock.cli.mcp_work import Peer, live, plain, read_arguments, run
+from penstock.cli.mcp_arguments import Peer
+from penstock.cli.mcp_work import client_of, live, plain, run
 from penstock.mcp.host.callback import SamplingCallback, SamplingHost
 from penstock.mcp.host.options import HostOptions
 
@@ -54,7 +55,7 @@ class Showing:
 def test_sampling(
     peer: Peer,
     tool: str,
-    arguments: str,
+    arguments: dict[str, Any],
     config: str | None,
     *,
     approval: Approval,
@@ -62,18 +63,17 @@ def test_sampling(
     as_json: bool,
 ) -> None:
     """The whole of the command."""
-    given = read_arguments(arguments)
 
     async def main() -> tuple[mcp_types.CallToolResult, list[dict[str, Any]]]:
         async with open_engine(config) as engine:
             options: HostOptions = {"approval": approval, "model": model}
             callback = SamplingHost(engine, **options).callback(peer.server)
             showing = Showing(callback, quiet=as_json)
-            client = peer.client(
-                sampling_callback=showing, sampling_capabilities=callback.capabilities
+            client = client_of(
+                peer, sampling_callback=showing, sampling_capabilities=callback.capabilities
             )
             async with client:
-                result = await live(client, tool, given, quiet=as_json)
+                result = await live(client, tool, arguments, quiet=as_json)
             return result, showing.exchanges
 
     result, exchanges = run(main())

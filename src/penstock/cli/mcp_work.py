@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 from collections.abc import Coroutine
-from typing import Any, NamedTuple, TypeVar, cast
-from urllib.parse import urlsplit
+from typing import Any, TypeVar, cast
 
 import typer
 
 from penstock.cli import terminal
 from penstock.cli.answering import Printer
 from penstock.cli.engines import open_engine
-from penstock.cli.errors import FAILED, say_error, wrong
+from penstock.cli.errors import FAILED, say_error
+from penstock.cli.mcp_arguments import Peer
 from penstock.contract.errors import ConfigurationError, ToolFailed
 from penstock.contract.options import MCPTool
 
@@ -49,40 +48,17 @@ _OF_SERVERS = (
 """What goes wrong on account of a server."""
 
 
-class Peer(NamedTuple):
-    """A server as the command line names it."""
-
-    server: str
-    era: str
-    headers: tuple[str, ...]
-    timeout: float | None
-
-    def client(self, **options: Any) -> Client:
-        """A client that is not connected yet; raises InvalidRequest for what names no server."""
-        if self.timeout is not None and not self.timeout > 0:
-            raise wrong("--timeout", f"{self.timeout} is not a positive number")
-        mode = LATEST_MODERN_VERSION if self.era == "modern" else self.era
-        return Client(self._target(), mode=mode, read_timeout_seconds=self.timeout, **options)
-
-    def _target(self) -> Any:
-        if self.server.startswith(("http://", "https://")):
-            try:
-                _ = urlsplit(self.server).port
-            except ValueError as error:
-                raise wrong("SERVER", f"{self.server!r} is no address: {error}") from error
-            tool = MCPTool(self.server, "server", dict(map(_header, self.headers)))
-            return over_http(tool)
-        if self.headers:
-            raise wrong("--header", "is for a server at an address; a command has none")
-        try:
-            words = shlex.split(self.server)
-        except ValueError as error:
-            raise wrong("SERVER", f"{self.server!r} is no command: {error}") from error
-        if not words:
-            raise wrong("SERVER", "is empty; give an http(s) address, or a command in quotes")
-        return StdioServerParameters(
-            command=words[0], args=words[1:], encoding_error_handler="replace"
+def client_of(peer: Peer, **options: Any) -> Client:
+    """A client of the server that is not connected yet."""
+    mode = LATEST_MODERN_VERSION if peer.era == "modern" else peer.era
+    if isinstance(peer.reached, MCPTool):
+        server = over_http(peer.reached)
+    else:
+        command, *arguments = peer.reached
+        server = StdioServerParameters(
+            command=command, args=arguments, encoding_error_handler="replace"
         )
+    return Client(server, mode=mode, read_timeout_seconds=peer.timeout, **options)
 
 
 def serve_stdio(config: str | None) -> None:
@@ -99,7 +75,7 @@ def list_tools(peer: Peer, *, as_json: bool) -> None:
     """The whole of `penstock mcp tools`."""
 
     async def main() -> list[mcp_types.Tool]:
-        async with peer.client() as client:
+        async with client_of(peer) as client:
             tools: list[mcp_types.Tool] = []
             cursor: str | None = None
             for _ in range(MOST_PAGES):
@@ -122,13 +98,12 @@ def list_tools(peer: Peer, *, as_json: bool) -> None:
     )
 
 
-def call_tool(peer: Peer, tool: str, arguments: str, *, as_json: bool) -> None:
+def call_tool(peer: Peer, tool: str, arguments: dict[str, Any], *, as_json: bool) -> None:
     """The whole of `penstock mcp call`."""
-    given = read_arguments(arguments)
 
     async def main() -> mcp_types.CallToolResult:
-        async with peer.client() as client:
-            return await live(client, tool, given, quiet=as_json)
+        async with client_of(peer) as client:
+            return await live(client, tool, arguments, quiet=as_json)
 
     result = run(main())
     if as_json:
@@ -163,21 +138,6 @@ async def live(
     return stream.result
 
 
-def read_arguments(text: str) -> dict[str, Any]:
-    """The arguments of a tool; raises InvalidRequest."""
-    if text == "-":
-        text = sys.stdin.read()
-    try:
-        given: object = json.loads(text)
-        # Python reads more than can be sent: numbers that are none, and halves of characters.
-        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise wrong("JSON", f"the arguments are not JSON: {error}") from error
-    if not isinstance(given, dict):
-        raise wrong("JSON", "the arguments are no object; give one such as '{\"a\": 1}'")
-    return cast(dict[str, Any], given)
-
-
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run it; what goes wrong with the server is one error, and not a group of them."""
     try:
@@ -203,15 +163,6 @@ def _innermost(error: BaseException) -> BaseException:
 def plain(model: Any) -> dict[str, Any]:
     """A value of the protocol as its JSON."""
     return model.model_dump(by_alias=True, mode="json", exclude_none=True)
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise wrong("--header", "has no name; write it as 'Name: value'")
-    if not (text.isascii() and text.isprintable()):
-        raise wrong("--header", f"{name!r} holds more than plain ASCII; encode what does")
-    return name.strip(), value.strip()
 
 
 def _arguments(tool: mcp_types.Tool) -> str:

@@ -26,7 +26,7 @@ COMMANDS = [
     "embedded",
     "route",
 ]
-HEAVY = {"aiohttp", "asyncio", "granian", "numpy", "rich", "sqlite3", "uvicorn"}
+HEAVY = {"aiohttp", "asyncio", "granian", "mcp", "numpy", "rich", "sqlite3", "uvicorn"}
 
 
 def test_version(bare_folder: Path) -> None:
@@ -63,9 +63,14 @@ def test_help_is_drawn_at_a_terminal_and_plain_in_a_pipe(
     assert "╭" not in penstock_here("--help").out
 
 
-def test_help_imports_nothing_heavy(bare_folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "ends"), [(["ask", "--help"], 0), (["mcp", "call", "python", "tool", "{"], 2)]
+)
+def test_help_and_a_mistake_import_nothing_heavy(
+    bare_folder: Path, arguments: list[str], ends: int
+) -> None:
     code = (
-        "import json, sys; from penstock.cli.app import run; code = run(['ask', '--help']); "
+        f"import json, sys; from penstock.cli.app import run; code = run({arguments!r}); "
         "print(json.dumps([code, sorted({name.partition('.')[0] for name in sys.modules})]))"
     )
     finished = subprocess.run(
@@ -76,7 +81,7 @@ def test_help_imports_nothing_heavy(bare_folder: Path) -> None:
         check=True,
     )
     exit_code, modules = json.loads(finished.stdout.splitlines()[-1])
-    assert exit_code == 0
+    assert exit_code == ends
     # A run that measures coverage brings a database along.
     own = {"sqlite3"} if "coverage" in modules else set[str]()
     assert not (HEAVY - own) & set(modules)
