@@ -6,7 +6,11 @@ chosen model's outcome is seen; with full information all are, which nobody has 
 
 from __future__ import annotations
 
+import functools
 import math
+import multiprocessing
+import os
+import sys
 from typing import NamedTuple
 
 import msgspec
@@ -23,9 +27,9 @@ from penstock.routing.learned import LearnedRouter, RoutingSettings
 from penstock.routing.learner import LearnerSettings
 from penstock.routing.outcomes import Outcome, Quality
 
-STREAMS = 12
+STREAMS = 36
 """Orders of the prompts: what only chosen outcomes teach depends much on the first of them, ..."""
-FULL_STREAMS = 4
+FULL_STREAMS = 8
 """... and what all of them teach does not."""
 BUDGET = 0.5
 """Of the way from the cheapest model's mean cost to the dearest one's."""
@@ -53,14 +57,22 @@ class Online(NamedTuple):
 def served(
     data: Outcomes, features: NDArray[np.float32], seeds: int, *, full_information: bool = False
 ) -> Online:
-    """Serve the prompts in random orders."""
-    found = [_serve(data, features, seed, full_information) for seed in range(seeds)]
+    """Serve the prompts in random orders, as many at a time as there are cores."""
+    serve = functools.partial(_serve, data, features, full_information)
+    found: list[Online] = []
+    with multiprocessing.get_context("spawn").Pool(min(seeds, os.cpu_count() or 1)) as pool:
+        for each in pool.imap(serve, range(seeds)):
+            found.append(each)
+            if sys.stderr.isatty():
+                print(f"\rstream {len(found)} of {seeds}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     error = float(np.std([each.gain for each in found]) / seeds**0.5)
     return Online(*np.mean(found, 0).tolist())._replace(error=error)
 
 
 def _serve(
-    data: Outcomes, features: NDArray[np.float32], seed: int, full_information: bool
+    data: Outcomes, features: NDArray[np.float32], full_information: bool, seed: int
 ) -> Online:
     order = np.random.default_rng(1000 + seed).permutation(len(data.prompts))
     # As an engine begins: with what the catalogue knows of the models by their names.

@@ -89,7 +89,11 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     evidence: float = 0.0
     """Observations of similar prompts."""
     total: float = STRANGER
-    """Observations of any prompts."""
+    """Observations of any prompts, ..."""
+    asked: float = STRANGER
+    """... and as if they did not age."""
+    usual_quality: float | None = None
+    """For usual prompts, where that is known."""
     cost_usd: float | None = 0.0
     """None where nobody knows: then it counts as much as the dearest of the others."""
     latency_ms: float = 0.0
@@ -268,14 +272,22 @@ def _with_chances(
 def _hopeful_strangers(
     offers: Sequence[Offer], utility: Sequence[float], weights: Weights
 ) -> list[int]:
-    """Those little known targets that may still turn out to be the best, or are hardly known."""
+    """Those little known targets that may still turn out to be the best, or are hardly known.
+
+    By what is expected of usual prompts: one that is tried where it seems nearly as good as others
+    is tried on the hard prompts, on which all are nearly as bad, and then judged by these.
+    """
     strangers = [number for number, o in enumerate(offers) if o.total < STRANGER]
     if not strangers:
         return []
+    usually = [
+        u if o.usual_quality is None else u + weights.intelligence * (o.usual_quality - o.quality)
+        for o, u in zip(offers, utility, strict=True)
+    ]
     doubts = [HOPE * weights.intelligence * o.deviation for o in offers]
-    least = max(u - doubt for u, doubt in zip(utility, doubts, strict=True))
+    least = max(u - doubt for u, doubt in zip(usually, doubts, strict=True))
     return [
         number
         for number in strangers
-        if offers[number].total < HARDLY_KNOWN or utility[number] + doubts[number] > least
+        if offers[number].asked < HARDLY_KNOWN or usually[number] + doubts[number] > least
     ]

@@ -212,6 +212,8 @@ def _offers(
             estimate.deviation,
             estimate.evidence,
             estimate.total,
+            estimate.asked,
+            estimate.usual,
             cost,
             usual if time is None else time,
             estimate.expected.usual_cost_usd,

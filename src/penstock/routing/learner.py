@@ -48,6 +48,8 @@ SELDOM = 2.0
 """An outcome of a target that was unlikely to be chosen teaches the linear model up to so many
 times as much. A target is chosen where it is thought of as better, which is where prompts are
 harder than the model knows: without this it would be thought of as worse than it is."""
+USUAL = 200
+"""The mean of about so many prompts is what is usual."""
 _SETTLED = 16
 """After so many observations all targets take in what they have in common."""
 
@@ -62,6 +64,10 @@ class Estimate(NamedTuple):
     """Observations of similar prompts behind it."""
     total: float
     """Observations of any prompts."""
+    asked: float
+    """The same as if they did not age: since it was first met, or changed."""
+    usual: float
+    """The quality that is expected for a usual prompt."""
     expected: Expected
 
 
@@ -101,6 +107,10 @@ class Learner:
         self._settled = self._common.weights.copy()
         self._heads = Heads.none()
         """By column."""
+        self._asked: list[float] = []
+        """By column too."""
+        self._usual = np.zeros(SIZE, np.float32)
+        """The mean of the prompts so far; old ones are forgotten."""
         self._observed = 0
         self._base = 0
         self.tick = 0
@@ -114,7 +124,7 @@ class Learner:
         columns = [each.column for each in known]
         direction, scale = unit(features), self._scale
         heads = self._heads.of(columns)
-        quality = heads.means(direction)
+        quality, usual = heads.means(direction), heads.means(self._usual).tolist()
         near = self._neighbours.near(direction, scale, columns)
         evidence = [0.0] * len(known)
         if near is not None:
@@ -123,9 +133,15 @@ class Learner:
         total: list[float] = self._neighbours.evidence(scale).take(columns).tolist()
         return [
             Estimate(
-                min(1.0, max(0.0, q)), _deviation(n, t), n, t, e.traffic.expected(prompt_tokens)
+                min(1.0, max(0.0, q)),
+                _deviation(n, t),
+                n,
+                t,
+                self._asked[e.column],
+                u,
+                e.traffic.expected(prompt_tokens),
             )
-            for q, n, t, e in zip(quality.tolist(), evidence, total, known, strict=True)
+            for q, n, t, u, e in zip(quality.tolist(), evidence, total, usual, known, strict=True)
         ]
 
     def learn(self, outcome: Outcome) -> None:
@@ -154,7 +170,9 @@ class Learner:
         known.head.add(
             summarised(direction), quality.score, weight * _balance(outcome.logged), self._common
         )
+        self._asked[known.column] += quality.weight
         self._observed += 1
+        self._usual += (direction - self._usual) * np.float32(1 / min(self._observed, USUAL))
         if self._observed % _SETTLED == 0:
             self._settle()
         else:
@@ -203,6 +221,7 @@ class Learner:
     def _meet(self, target: Target) -> _Known:
         head = LinearHead(self._settings.priors.get(target, UNKNOWN_QUALITY))
         self._heads = self._heads.met()
+        self._asked.append(0.0)
         known = _Known(self._neighbours.add_target(), head, Traffic(), Drift())
         parent = self._parent(target)
         if parent is not None:
@@ -224,6 +243,7 @@ class Learner:
         # What is common has learnt from its predecessor already.
         known = known._replace(head=parent.head.child(INHERITED, known.head.prior))
         self._neighbours.inherit(known.column, parent.column, INHERITED)
+        self._asked[known.column] = INHERITED * self._asked[parent.column]
         self._lean(known)
         return known
 
@@ -236,6 +256,7 @@ class Learner:
         factor = min(1.0, AFTER_DRIFT / max(evidence, 1.0))
         self._neighbours.rescale(factor, known.column)
         known.head.rescale(factor)
+        self._asked[known.column] = 0.0
         self._again()
 
     def _rebase(self) -> None:

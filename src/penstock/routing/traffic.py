@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MEMORY = 200
-"""Answers after which an observation counts e times less."""
+TIMES = 200
+"""Answers after which what one took of time counts e times less; ..."""
+SIZES = 1_000
+"""... and what it took of tokens and money. A few answers are ten times as long as most, so it
+needs many to tell what is usual, and a provider does not grow wordy within the hour."""
 
 
 class Expected(NamedTuple):
@@ -35,7 +38,7 @@ class Line:
 
     def add(self, size: float, value: float) -> None:
         """One more answer: the size of its prompt, and what it took."""
-        keep = 1 - 1 / MEMORY
+        keep = 1 - 1 / SIZES
         self._number = self._number * keep + 1
         self._xs = self._xs * keep + size
         self._ys = self._ys * keep + value
@@ -65,7 +68,7 @@ class Mean:
 
     def add(self, value: float) -> None:
         """One more."""
-        self._count = min(self._count + 1, MEMORY)
+        self._count = min(self._count + 1, TIMES)
         before = value if self.value is None else self.value
         self.value = before + (value - before) / self._count
 

@@ -12,6 +12,7 @@ from penstock.routing.decision import FLOOR, Offer, Weights, choose
 
 ONE, TWO, THREE = (Target("p", name) for name in ("one", "two", "three"))
 COST_ONLY = Weights(0.0, 1.0, 0.0)
+QUALITY_ONLY = Weights(1.0, 0.0, 0.0)
 
 
 def dice() -> np.random.Generator:
@@ -150,3 +151,30 @@ def test_an_amount_that_is_next_to_nothing_is_nothing() -> None:
     offers = [Offer(ONE, 0.5, cost_usd=0.0), Offer(TWO, 0.6, cost_usd=1e-310)]
     made = choose(offers, Weights(), dice(), floor=0.0, noise=0.0)
     assert [(each.target, each.spent) for each in made.ranked] == [(TWO, 0.0), (ONE, 0.0)]
+
+
+@pytest.mark.parametrize(("usually", "hopes"), [(0.85, True), (0.3, False)])
+def test_a_stranger_is_given_up_by_usual_prompts_and_not_by_this_one(
+    usually: float, hopes: bool
+) -> None:
+    known = Offer(ONE, 0.9, deviation=0.01, total=900.0, asked=900.0, usual_quality=0.9)
+    for quality in (0.2, 0.85):
+        stranger = Offer(
+            TWO, quality, deviation=0.05, total=40.0, asked=40.0, usual_quality=usually
+        )
+        made = choose([known, stranger], QUALITY_ONLY, dice(), noise=0.0)
+        propensity = {each.target: each.propensity for each in made.ranked}[TWO]
+        assert (propensity > 0.05) is hopes
+
+
+def test_a_stranger_that_was_asked_often_enough_long_ago_is_not_hardly_known() -> None:
+    known = Offer(ONE, 0.9, deviation=0.01, total=900.0, asked=900.0)
+    for asked, tried in ((5.0, True), (40.0, False)):
+        made = choose(
+            [known, Offer(TWO, 0.2, deviation=0.05, total=5.0, asked=asked)],
+            QUALITY_ONLY,
+            dice(),
+            noise=0.0,
+        )
+        propensity = {each.target: each.propensity for each in made.ranked}[TWO]
+        assert (propensity > 0.05) is tried

@@ -158,6 +158,14 @@ def test_a_new_target_is_tried_and_then_adopted_or_dropped(quality: float, adopt
     assert (late[NEW] > 100) if adopted else (late[NEW] < 15)
 
 
+def test_a_target_that_was_dropped_is_not_tried_all_over_because_its_evidence_ages() -> None:
+    stream = Stream(router(learner=LearnerSettings(half_life=300)))
+    chances = even(large=0.9, small=0.2)
+    stream.serve(600, (LARGE, SMALL), chances)
+    # Evidence of 20 outcomes would have to be made up for 90 times in so many requests.
+    assert stream.serve(2_000, (LARGE, SMALL), chances)[SMALL] < 20
+
+
 def test_after_a_swap_of_qualities_the_router_follows_within_500_requests() -> None:
     stream = Stream(router())
     before = stream.serve(600, [LARGE, SMALL], even(large=0.9, small=0.4))
