@@ -206,9 +206,8 @@ def _provider(row: ProviderRow, health: ProviderHealth | None) -> Finding:
         return _problem(
             check, (health and health.error) or "does not answer", "check its url, key and network"
         )
-    return Finding(
-        "ok", check, f"up at {row.address}, {health.latency_ms} ms, {len(health.models)} models"
-    )
+    where = f"at {row.address}" if "://" in row.address else row.address
+    return Finding("ok", check, f"up {where}, {health.latency_ms} ms, {len(health.models)} models")
 
 
 def _models(

@@ -20,6 +20,22 @@ from penstock.providers.registry import KINDS, callable_names, unknown_kind
 
 FILE_NAME = "penstock.toml"
 _Place: TypeAlias = tuple[str | int, ...]
+_OF_OPEN_VALUES = {
+    "bool_parsing",
+    "bool_type",
+    "finite_number",
+    "float_parsing",
+    "float_type",
+    "greater_than",
+    "greater_than_equal",
+    "int_from_float",
+    "int_parsing",
+    "int_type",
+    "less_than",
+    "less_than_equal",
+    "literal_error",
+}
+_MOST_TOLD = 60
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -71,6 +87,7 @@ def parse(text: str, name: str = FILE_NAME) -> Config:
         within = {item["loc"][:-1] for item in found}
         problems = [
             _explain(text, item["loc"], item["msg"], item["type"])
+            + _told(item["type"], written.get(item["loc"], item["input"]))
             for item in found
             if item["loc"] not in within
         ]
@@ -201,6 +218,14 @@ def _variable(
         )
         return ""
     return default
+
+
+def _told(kind: str, value: object) -> str:
+    """The value of a choice or a number, as the file says it; other values may be secrets."""
+    if kind not in _OF_OPEN_VALUES or not isinstance(value, str | int | float):
+        return ""
+    said = repr(value)
+    return f" (it is {said if len(said) <= _MOST_TOLD else said[:_MOST_TOLD] + '...'})"
 
 
 def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) -> str:

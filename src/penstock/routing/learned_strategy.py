@@ -113,8 +113,8 @@ def _note(scored: Scored, forecast: Forecast, verdict: Verdict, most: float) -> 
     by = "by the catalogue"
     if offer.total >= 1:
         by = (
-            f"± {offer.deviation:.2f} by {offer.total:.0f} outcomes, {offer.evidence:.0f} of them "
-            "for similar prompts"
+            f"± {offer.deviation:.2f} by {offer.total:.0f} outcome{'s' * (offer.total >= 1.5)}, "
+            f"{offer.evidence:.0f} for similar prompts"
         )
     told = (
         f"has {'a' if scored.utility < most else 'the best'} utility of {scored.utility:.3f} "

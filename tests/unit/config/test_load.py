@@ -195,7 +195,20 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
             '[server]\n\nport = "http"\n',
             "line 3, server.port: input should be a valid integer, unable to parse",
         ),
-        ("[server]\nport = 70000\n", "line 2, server.port: input should be less than or equal to"),
+        (
+            "[server]\nport = 70000\n",
+            "line 2, server.port: input should be less than or equal to 65535 (it is 70000)",
+        ),
+        (
+            '[models.a]\ntargets = ["groq/a"]\nrouting = "learnd"\n',
+            "line 3, models.a.routing: input should be 'ordered', 'learned', 'cheapest' or "
+            "'fastest' (it is 'learnd')",
+        ),
+        (
+            f'[server]\nport = "{"9x" * 90}"\n',
+            "line 2, server.port: input should be a valid integer, unable to parse string as an "
+            f"integer (it is '{'9x' * 29}9...)",
+        ),
         ("server.port = -1\n", "line 1, server.port: input should be greater than or equal to 0"),
         ("server = { port = -1 }\n", "line 1, server.port: input should be greater than"),
         ("server = 3\n", "line 1, server: input should be a valid dictionary"),
