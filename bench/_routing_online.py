@@ -11,6 +11,7 @@ import math
 import multiprocessing
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 import msgspec
@@ -60,8 +61,9 @@ def served(
     """Serve the prompts in random orders, as many at a time as there are cores."""
     serve = functools.partial(_serve, data, features, full_information)
     found: list[Online] = []
-    with multiprocessing.get_context("spawn").Pool(min(seeds, os.cpu_count() or 1)) as pool:
-        for each in pool.imap(serve, range(seeds)):
+    workers = min(seeds, os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        for each in pool.map(serve, range(seeds)):
             found.append(each)
             if sys.stderr.isatty():
                 print(f"\rstream {len(found)} of {seeds}", end="", file=sys.stderr, flush=True)

@@ -129,6 +129,8 @@ def sample_test(
     """
     peer, given = read_peer(server, era, header, timeout), read_arguments(arguments)
 
+    # It tells what is missing where MCP is not installed, so it comes first.
+    from penstock.cli import mcp_work  # noqa: F401 # pyright: ignore[reportUnusedImport]
     from penstock.cli.mcp_sampling import test_sampling
 
     test_sampling(peer, tool, given, config, approval=approval, model=model, as_json=json)

@@ -224,7 +224,11 @@ def _told(kind: str, value: object) -> str:
     """The value of a choice or a number, as the file says it; other values may be secrets."""
     if kind not in _OF_OPEN_VALUES or not isinstance(value, str | int | float):
         return ""
-    said = repr(value)
+    try:
+        said = repr(value).lower() if isinstance(value, bool) else repr(value)
+    except ValueError:
+        # Python reads hexadecimal numbers that it refuses to write.
+        return ""
     return f" (it is {said if len(said) <= _MOST_TOLD else said[:_MOST_TOLD] + '...'})"
 
 

@@ -243,7 +243,6 @@ class Learner:
         # What is common has learnt from its predecessor already.
         known = known._replace(head=parent.head.child(INHERITED, known.head.prior))
         self._neighbours.inherit(known.column, parent.column, INHERITED)
-        self._asked[known.column] = INHERITED * self._asked[parent.column]
         self._lean(known)
         return known
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from penstock.cli.terminal import visible
 from penstock.mcp.tools import MOST_PAGES
-from tests.unit.cli.harness import Finished, run_penstock
+from tests.unit.cli.harness import LIMIT_S, Finished, environment, run_penstock
 
 ASKING = Path(__file__).parents[2] / "mcp" / "asking" / "server.py"
 MISBEHAVING = Path(__file__).parents[2] / "support" / "mcp" / "misbehaving.py"
@@ -121,6 +122,27 @@ def test_what_is_wrong_is_one_line(
     done = mcp(folder, *arguments)
     assert (done.code, done.out) == (code, "")
     assert said in done.error_line
+
+
+@pytest.mark.parametrize("command", [("serve",), ("tools", "x"), ("sample-test", "x", "tool")])
+def test_without_mcp_every_command_says_what_to_install(
+    folder: Path, command: tuple[str, ...]
+) -> None:
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('mcp', 'mcp_types')); "
+        f"from penstock.cli.app import run; sys.exit(run(['mcp', *{command!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        env=environment(),
+        timeout=LIMIT_S,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs the extra `mcp`: pip install 'penstock[mcp]'" in done.stderr
 
 
 def test_what_a_server_says_does_not_turn_round_what_is_read() -> None:

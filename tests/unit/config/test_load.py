@@ -209,6 +209,12 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
             "line 2, server.port: input should be a valid integer, unable to parse string as an "
             f"integer (it is '{'9x' * 29}9...)",
         ),
+        (f"[server]\nport = 0x{'f' * 4_000}\n", "line 2, server.port: input should be"),
+        (
+            '[models.a]\ntargets = ["groq/a"]\nrouting = true\n',
+            "line 3, models.a.routing: input should be 'ordered', 'learned', 'cheapest' or "
+            "'fastest' (it is true)",
+        ),
         ("server.port = -1\n", "line 1, server.port: input should be greater than or equal to 0"),
         ("server = { port = -1 }\n", "line 1, server.port: input should be greater than"),
         ("server = 3\n", "line 1, server: input should be a valid dictionary"),

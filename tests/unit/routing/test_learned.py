@@ -12,7 +12,7 @@ from penstock.contract.ports import Target
 from penstock.routing.decision import Weights
 from penstock.routing.features import FeatureMaker
 from penstock.routing.learned import MOST_KEYS, Decided, Known, LearnedRouter, RoutingSettings
-from penstock.routing.learner import LearnerSettings
+from penstock.routing.learner import Learner, LearnerSettings
 from penstock.routing.outcomes import Outcome, Quality
 
 LARGE, SMALL, NEW = (Target("p", name) for name in ("large", "small", "new"))
@@ -205,6 +205,18 @@ def test_a_new_version_is_after_a_restart_what_it_was(older: Mapping[Target, Tar
         assert then[target].quality == pytest.approx(now[target].quality, abs=1e-4)
         assert then[target].total == pytest.approx(now[target].total)
     assert now[NEW].total > 20
+
+
+def test_a_new_version_is_tried_however_often_its_predecessor_was() -> None:
+    learner = Learner(LearnerSettings(predecessors={NEW: SMALL}))
+    features = FeatureMaker().vector("a prompt")
+    for _ in range(60):
+        learner.learn(
+            Outcome(target=SMALL, features=features, prompt_tokens=12, quality=Quality(0.0))
+        )
+    older, newer = learner.estimates(features, 12, (SMALL, NEW))
+    assert (older.asked, newer.asked) == (60, 0)
+    assert newer.total == pytest.approx(30)
 
 
 def test_identical_seeds_make_identical_decisions() -> None:
