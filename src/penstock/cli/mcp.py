@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from penstock.cli import options
-from penstock.cli.mcp_arguments import read_arguments, read_peer
+from penstock.cli.mcp_arguments import needing_mcp, read_arguments, read_peer
 
 EXAMPLES = """\b
 Examples:
@@ -65,7 +65,8 @@ def serve(*, config: options.ConfigFile = None) -> None:
 
     A gateway has the same at /mcp.
     """
-    from penstock.cli.mcp_work import serve_stdio
+    with needing_mcp():
+        from penstock.cli.mcp_work import serve_stdio
 
     serve_stdio(config)
 
@@ -80,8 +81,8 @@ def tools(
 ) -> None:
     """List the tools of a server."""
     peer = read_peer(server, era, header, timeout)
-
-    from penstock.cli.mcp_work import list_tools
+    with needing_mcp():
+        from penstock.cli.mcp_work import list_tools
 
     list_tools(peer, as_json=json)
 
@@ -101,8 +102,8 @@ def call(
     The exit code is 1 when the tool fails.
     """
     peer, given = read_peer(server, era, header, timeout), read_arguments(arguments)
-
-    from penstock.cli.mcp_work import call_tool
+    with needing_mcp():
+        from penstock.cli.mcp_work import call_tool
 
     call_tool(peer, tool, given, as_json=json)
 
@@ -128,9 +129,7 @@ def sample_test(
     The models of the configuration answer.
     """
     peer, given = read_peer(server, era, header, timeout), read_arguments(arguments)
-
-    # It tells what is missing where MCP is not installed, so it comes first.
-    from penstock.cli import mcp_work  # noqa: F401 # pyright: ignore[reportUnusedImport]
-    from penstock.cli.mcp_sampling import test_sampling
+    with needing_mcp():
+        from penstock.cli.mcp_sampling import test_sampling
 
     test_sampling(peer, tool, given, config, approval=approval, model=model, as_json=json)

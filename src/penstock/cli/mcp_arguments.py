@@ -8,11 +8,25 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from penstock.cli.errors import wrong
+from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import MCPTool
+
+
+@contextmanager
+def needing_mcp() -> Generator[None]:
+    """Around what is imported then: where MCP is not installed, it says how it is."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(
+            f"`penstock mcp` needs the extra `mcp`: pip install 'penstock[mcp]' ({error})"
+        ) from error
 
 
 class Peer(NamedTuple):

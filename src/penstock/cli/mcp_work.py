@@ -8,32 +8,25 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
+import httpx2
+import mcp_types
+import pydantic
 import typer
+from mcp import Client, InputRequiredRoundsExceededError, StdioServerParameters
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import LATEST_MODERN_VERSION
 
 from penstock.cli import terminal
 from penstock.cli.answering import Printer
 from penstock.cli.engines import open_engine
 from penstock.cli.errors import FAILED, say_error
 from penstock.cli.mcp_arguments import Peer
-from penstock.contract.errors import ConfigurationError, ToolFailed
+from penstock.contract.errors import ToolFailed
 from penstock.contract.options import MCPTool
-
-try:
-    import httpx2
-    import mcp_types
-    import pydantic
-    from mcp import Client, InputRequiredRoundsExceededError, StdioServerParameters
-    from mcp.shared.exceptions import MCPError
-    from mcp_types.version import LATEST_MODERN_VERSION
-
-    from penstock.mcp.http import over_http
-    from penstock.mcp.streaming.client import stream_tool
-    from penstock.mcp.tools import MOST_PAGES
-    from penstock.server.mcp_stdio import serve_stdio as serve_on_stdio
-except ImportError as error:
-    raise ConfigurationError(
-        f"`penstock mcp` needs the extra `mcp`: pip install 'penstock[mcp]' ({error})"
-    ) from error
+from penstock.mcp.http import over_http
+from penstock.mcp.streaming.client import stream_tool
+from penstock.mcp.tools import MOST_PAGES
+from penstock.server.mcp_stdio import serve_stdio as serve_on_stdio
 
 T = TypeVar("T")
 _SHORT = 80
