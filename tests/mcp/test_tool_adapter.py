@@ -119,6 +119,20 @@ async def test_a_change_of_the_list_is_noticed_although_it_was_said_to_last() ->
         assert (await adapter.call("sprout", {})).text == "sprouted"
 
 
+async def test_what_changed_before_the_server_was_heard_is_noticed_too() -> None:
+    refusing = stdio_server()
+    refusing.args.append("1")
+    async with ToolAdapter(refusing, name="tests") as adapter:
+        await adapter.tools()
+        await adapter.call("grow", {})
+        async with asyncio.timeout(30):
+            while "sprout" not in [tool.definition.name for tool in await adapter.tools()]:
+                await adapter.call("stopped", {})
+        counted = (await adapter.call("requests", {})).structured_content
+    assert counted is not None
+    assert counted["subscriptions/listen"] == 2
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_that_was_started_anew_has_a_list_of_its_own(
     own_server: HttpServer, era: str

@@ -216,14 +216,14 @@ class ToolAdapter:
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
-        pause_s, lost = _SHORTEST_PAUSE_S, False
+        pause_s, unheard = _SHORTEST_PAUSE_S, False
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
-                    if lost:
-                        # It may be another server than before, or has changed unheard.
+                    if unheard:
+                        # It may be another server than before, or has changed meanwhile.
                         self._note_change()
-                    pause_s, lost = _SHORTEST_PAUSE_S, True
+                    pause_s = _SHORTEST_PAUSE_S
                     async for _ in changes:
                         self._note_change()
             except ListenNotSupportedError:
@@ -231,6 +231,7 @@ class ToolAdapter:
                 return
             except (SubscriptionLost, MCPError, TimeoutError):
                 pass
+            unheard = True
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -1,7 +1,7 @@
-"""An MCP server on the official SDK, as a process of its own: `server.py stdio | PORT`.
+"""An MCP server on the official SDK, as a process of its own: `server.py stdio | PORT [LISTENS]`.
 
 It answers both eras. Its tools give every kind of content, report progress, fail, hang and grow,
-and ask the client for what it may not have.
+and ask the client for what it may not have. So many first wishes to hear of changes are refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.exceptions import MCPError
 
 PIXEL = base64.b64encode(
     bytes.fromhex(
@@ -27,12 +28,15 @@ PIXEL = base64.b64encode(
     )
 ).decode()
 
+REFUSED_LISTENS = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 _requests: Counter[str] = Counter()
 _stopped: list[str] = []
 
 
 async def _count(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     _requests[ctx.method] += 1
+    if ctx.method == "subscriptions/listen" and _requests[ctx.method] <= REFUSED_LISTENS:
+        raise MCPError(types.INTERNAL_ERROR, "not now")
     return await call_next(ctx)
 
 
