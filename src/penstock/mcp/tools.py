@@ -220,7 +220,7 @@ class ToolAdapter:
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
-                    if unheard:
+                    if unheard or self._good_until:
                         # It may be another server than before, or has changed meanwhile.
                         self._note_change()
                     pause_s = _SHORTEST_PAUSE_S
