@@ -121,7 +121,7 @@ async def test_a_change_of_the_list_is_noticed_although_it_was_said_to_last() ->
 
 async def test_what_changed_before_the_server_was_heard_is_noticed_too() -> None:
     refusing = stdio_server()
-    refusing.args.append("1")
+    refusing.args.append("subscriptions/listen")
     async with ToolAdapter(refusing, name="tests") as adapter:
         await adapter.tools()
         await adapter.call("grow", {})

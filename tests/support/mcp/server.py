@@ -1,7 +1,7 @@
-"""An MCP server on the official SDK, as a process of its own: `server.py stdio | PORT [LISTENS]`.
+"""An MCP server on the official SDK, as a process: `server.py stdio | PORT [METHOD ...]`.
 
 It answers both eras. Its tools give every kind of content, report progress, fail, hang and grow,
-and ask the client for what it may not have. So many first wishes to hear of changes are refused.
+and ask the client for what it may not have. The first requests of the methods named are refused.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ PIXEL = base64.b64encode(
     )
 ).decode()
 
-REFUSED_LISTENS = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 _requests: Counter[str] = Counter()
+_refusals: list[str] = []
+"""The methods whose next requests are refused."""
 _stopped: list[str] = []
 
 
 async def _count(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     _requests[ctx.method] += 1
-    if ctx.method == "subscriptions/listen" and _requests[ctx.method] <= REFUSED_LISTENS:
+    if ctx.method in _refusals:
+        _refusals.remove(ctx.method)
         raise MCPError(types.INTERNAL_ERROR, "not now")
     return await call_next(ctx)
 
@@ -192,6 +194,7 @@ async def insist(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
+    _refusals += sys.argv[2:]
     if sys.argv[1] == "stdio":
         server.run("stdio")
     else:
