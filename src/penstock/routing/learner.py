@@ -166,7 +166,8 @@ class Learner:
         ):
             self._forget(known)
         direction = unit(outcome.features)
-        self._neighbours.add(direction, known.column, quality.score, weight)
+        given = outcome.logged is None
+        self._neighbours.add(direction, known.column, quality.score, weight, given=given)
         known.head.add(
             summarised(direction), quality.score, weight * _balance(outcome.logged), self._common
         )

@@ -27,8 +27,9 @@ CAPACITY = 4_096
 NEAREST = 160
 SOFTNESS = 0.1
 """By so much less similarity a row counts e times less."""
-SHRINK = 50.0
-"""So many observations with the surprise of all targets are added to each target's own, ..."""
+SHRINK, SHRINK_GIVEN = 50.0, 30.0
+"""So many observations with the surprise of all targets are added to each target's own: more where
+it was chosen by what was thought of it, for luck then decides what is seen of it next, ..."""
 SHRINK_COMMON = 25.0
 """... and so many without any to that of all targets."""
 STRANGE = 0.3
@@ -46,6 +47,8 @@ class Near(NamedTuple):
     """The same for all of them together: observations of each target near the prompt."""
     score: NDArray[np.float32]
     """What that evidence adds up to."""
+    shrink: NDArray[np.float32]
+    """How much of what all have in common is added to it."""
 
     def sums(self, part: slice) -> NDArray[np.float32]:
         """A part of the vectors, added up for each target as its evidence counts."""
@@ -54,9 +57,9 @@ class Near(NamedTuple):
     def correction(self, expected: NDArray[np.float32]) -> NDArray[np.float32]:
         """By how much each target was better here than expected of all its evidence together."""
         surprise = self.score - expected
-        held = self.evidence + np.float32(SHRINK)
+        held = self.evidence + self.shrink
         # Of each target the share that is not its own; what is common is what these shares tell.
-        shrunk = np.float32(SHRINK) / held
+        shrunk = self.shrink / held
         common = (surprise @ shrunk) / (self.evidence @ shrunk + np.float32(SHRINK_COMMON))
         return (surprise / held + common * shrunk).astype(np.float32, copy=False)
 
@@ -79,6 +82,8 @@ class Neighbours:
         self._row_of: dict[bytes, int] = {}
         self._digests: list[bytes] = []
         self._total_weight = np.zeros(0)
+        self._total_given = np.zeros(0)
+        self._shrink = np.zeros(0, np.float32)
 
     def __len__(self) -> int:
         """How many prompts are remembered."""
@@ -91,6 +96,8 @@ class Neighbours:
         self._weight = np.concatenate([self._weight, empty], 1)
         self._score = np.concatenate([self._score, empty], 1)
         self._total_weight = np.append(self._total_weight, 0.0)
+        self._total_given = np.append(self._total_given, 0.0)
+        self._shrink = np.append(self._shrink, np.float32(SHRINK))
         return column
 
     def near(
@@ -108,19 +115,36 @@ class Neighbours:
         if others > 0:
             closeness[np.argpartition(similar, others)[:others]] = 0
         closeness *= np.float32(1 / scale)
-        weight, score = self._weight.take(rows, 0), self._score.take(rows, 0)
+        weight, score, shrink = self._weight.take(rows, 0), self._score.take(rows, 0), self._shrink
         if list(columns) != list(range(weight.shape[1])):
             # In the same layout: else the order of columns would change the last digit of sums.
             weight, score = weight.take(columns, 1), score.take(columns, 1)
-        return Near(vectors, closeness[:, None] * weight, closeness @ weight, closeness @ score)
+            shrink = shrink.take(columns)
+        return Near(
+            vectors, closeness[:, None] * weight, closeness @ weight, closeness @ score, shrink
+        )
 
-    def add(self, direction: NDArray[np.float32], column: int, score: float, weight: float) -> None:
-        """One more observation; `weight` is on the scale of its day."""
+    def add(
+        self,
+        direction: NDArray[np.float32],
+        column: int,
+        score: float,
+        weight: float,
+        *,
+        given: bool = False,
+    ) -> None:
+        """One more observation; `weight` is on the scale of its day.
+
+        One is `given` where the target was not chosen by what was thought of it.
+        """
         row = self._row_for(direction)
         self._weight[row, column] += weight
         self._score[row, column] += weight * score
         self._mass[row] += weight
         self._total_weight[column] += weight
+        if given:
+            self._total_given[column] += weight
+        self._weigh(column)
 
     def rescale(self, factor: float, column: int | None = None) -> None:
         """Let all evidence, or that of one target, weigh so many times what it does."""
@@ -129,6 +153,7 @@ class Neighbours:
             array[:, which] *= np.float32(factor)
         self._mass = self._weight.sum(1)
         self._total_weight[which] *= factor
+        self._total_given[which] *= factor
 
     def evidence(self, scale: float) -> NDArray[np.float64]:
         """How many observations of each target still count."""
@@ -139,7 +164,13 @@ class Neighbours:
         for array in (self._weight, self._score):
             array[:, column] = np.float32(share) * array[:, parent]
         self._mass = self._weight.sum(1)
-        self._total_weight[column] = share * self._total_weight[parent]
+        for total in (self._total_weight, self._total_given):
+            total[column] = share * total[parent]
+        self._weigh(column)
+
+    def _weigh(self, column: int) -> None:
+        given = self._total_given[column] / max(1e-9, self._total_weight[column])
+        self._shrink[column] = SHRINK + given * (SHRINK_GIVEN - SHRINK)
 
     def _row_for(self, direction: NDArray[np.float32]) -> int:
         # Looked up, not searched for: nearly the same prompt may have a row of its own.

@@ -25,7 +25,7 @@ from penstock.routing.linear import (
     LinearHead,
     summarised,
 )
-from penstock.routing.neighbours import Neighbours
+from penstock.routing.neighbours import SHRINK, SHRINK_COMMON, SHRINK_GIVEN, Neighbours
 from penstock.routing.outcomes import Logged, Outcome, Quality, Source
 from penstock.routing.reading import Reader
 from penstock.routing.traffic import Line, Mean, Traffic
@@ -140,6 +140,51 @@ def test_outcomes_of_one_prompt_share_a_row() -> None:
     for column in columns:
         memory.add(random_vector(1), column, 1.0, 1.0)
     assert len(memory) == 1
+
+
+@pytest.mark.parametrize("column", [0, 1, 2, 3])
+def test_neighbours_correct_more_by_outcomes_that_nobody_chose(column: int) -> None:
+    memory, here = Neighbours(SIZE), random_vector(1)
+    given, chosen, mixed = (memory.add_target() for _ in range(3))
+    for number in range(40):
+        memory.add(here, given, 1.0, 1.0, given=True)
+        memory.add(here, chosen, 1.0, 1.0)
+        memory.add(here, mixed, 1.0, 1.0, given=number % 4 == 0)
+    # Neither a new version nor age makes any difference to where the evidence is from.
+    memory.inherit(memory.add_target(), given, 0.5)
+    memory.rescale(0.25, given)
+    near = memory.near(here, 1.0, [column])
+    assert near is not None
+    shares = {given: 1.0, chosen: 0.0, mixed: 0.25}
+    shrink = SHRINK + shares.get(column, 1.0) * (SHRINK_GIVEN - SHRINK)
+    seen = {given: 10, chosen: 40, mixed: 40}.get(column, 20)
+    surprise = 0.5 * seen
+    left = shrink / (seen + shrink)
+    common = surprise * left / (seen * left + SHRINK_COMMON)
+    expected = np.asarray([0.5 * seen], np.float32)
+    assert near.correction(expected).tolist() == pytest.approx(
+        [surprise / (seen + shrink) + common * left], rel=1e-3
+    )
+
+
+def test_what_a_file_tells_counts_for_more_than_what_was_chosen() -> None:
+    here = random_vector(1)
+    as_thought = Logged(0, 1.0, ONE, ONE, (1.0, 1.0, 1.0))
+    found: list[float] = []
+    for logged in (None, as_thought):
+        learner = Learner()
+        for _ in range(40):
+            learner.learn(
+                Outcome(
+                    target=ONE,
+                    features=here,
+                    prompt_tokens=9,
+                    quality=Quality(1.0),
+                    logged=logged,
+                )
+            )
+        found.append(learner.estimates(here, 9, [ONE])[0].quality)
+    assert 0.5 < found[1] < found[0] < 1.0
 
 
 def test_the_linear_model_is_ridge_regression_over_all_it_has_seen() -> None:
