@@ -71,8 +71,8 @@ def learning_with(router: LearnedRouter, maker: FeatureMaker, folder: Path) -> L
     return Learning([MODEL], lambda model: router, Reader(maker), store)
 
 
-def table_with(learning: Learning) -> TargetTable:
-    """What an engine asks for the order of the targets."""
+def table_with(learning: Learning, window: int | None = None) -> TargetTable:
+    """What an engine asks for the order of the targets, each of which takes so many tokens."""
     settings = config()
     book = price_book(settings)
 
@@ -80,7 +80,8 @@ def table_with(learning: Learning) -> TargetTable:
         cost = book.cost(target, Usage(input_tokens=read, output_tokens=written))
         return None if cost is None else cost.nanos / _NANOS
 
-    ways = ways_of(settings, lambda target: Capabilities(), price, learning=learning)
+    able = Capabilities(context_window=window)
+    ways = ways_of(settings, lambda target: able, price, learning=learning)
     return table_of(settings, AllAvailable(), ways, model_files=False)
 
 

@@ -13,6 +13,9 @@ memory's matrix with the prompt's vector: no search that compares everything in 
 Other programs empty the caches of a core and share its memory, which shows in the floor as well:
 the ratios hold where the times do not, and by how much the floor's 99th percentile is above its
 median is the noise of the machine. It uses one thread.
+
+A long prompt, of 400 kB for targets that take 128,000 tokens, is ranked beside one count of its
+tokens: they are counted for whether it fits, and for what it costs, and not for each target.
 """
 
 from __future__ import annotations
@@ -48,8 +51,12 @@ from penstock.routing.features import SIZE, FeatureMaker
 from penstock.routing.learned import LearnedRouter, RoutingSettings
 from penstock.routing.neighbours import CAPACITY
 from penstock.routing.outcomes import Outcome, Quality
+from penstock.routing.targets import TargetTable
+from penstock.tokens import estimate_request
 
 MEASURED = ("floor", "decide", "rank", "learn")
+LONG, WINDOW = 400_000, 128_000
+"""Characters of a long prompt, and the tokens that a target takes."""
 LABELLED = 10
 """One outcome in so many has a label."""
 Vectors = Iterator[NDArray[np.float32]]
@@ -64,6 +71,8 @@ class Result(TypedDict):
     features_us: dict[str, tuple[float, float]]
     memory_bytes: int
     memory_bytes_an_outcome: float
+    long_rank_counts: float
+    """How many times as long as one count of its tokens it takes to rank a long prompt."""
 
 
 def outcome(features: NDArray[np.float32], number: int, *, labelled: bool = True) -> Outcome:
@@ -126,6 +135,20 @@ def memory_of_a_full_router(fresh: Vectors) -> int:
     return taken
 
 
+async def counts_of_a_long_prompt(table: TargetTable, times: int) -> float:
+    """How many times as long as one count of its tokens the ranking takes."""
+    text = " ".join(text for text, _ in zip(prompts(7), range(LONG // 300), strict=False))[:LONG]
+    long = request(text)
+    found = await percentiles(
+        {
+            "count": lambda number: estimate_request(long, TARGETS[0].model),
+            "rank": lambda number: table.rank(long, request_id=f"long-{number}"),
+        },
+        times,
+    )
+    return found["rank"].middle / found["count"].middle
+
+
 async def measured(sizes: list[int], times: int, folder: Path) -> Result:
     maker = FeatureMaker(TableEmbedder())
     fresh = (maker.vector(text) for text in prompts(1))
@@ -162,6 +185,7 @@ async def measured(sizes: list[int], times: int, folder: Path) -> Result:
         row["floor_noise"] = row["floor_p99_us"] / row["floor_p50_us"]
         rows.append(row)
         recorded = size + times // 3
+    counts = await counts_of_a_long_prompt(table_with(learning, WINDOW), times // 30)
     tending.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await tending
@@ -180,6 +204,7 @@ async def measured(sizes: list[int], times: int, folder: Path) -> Result:
         "features_us": dict(made),
         "memory_bytes": memory,
         "memory_bytes_an_outcome": memory / CAPACITY,
+        "long_rank_counts": counts,
     }
 
 
@@ -204,6 +229,8 @@ def show(result: Result) -> None:
     print("\nfeatures of a prompt (they are a part of rank), microseconds")
     features = result["features_us"].items()
     print_table(["", "p50", "p99"], [[n, round(a), round(b)] for n, (a, b) in features])
+    counts = result["long_rank_counts"]
+    print(f"\nranking {LONG / 1e3:.0f} kB takes {counts:.1f} times one count of the tokens")
 
 
 def main() -> None:
@@ -218,7 +245,12 @@ def main() -> None:
     rows = result["rows"]
     # The memory is bounded: beyond it, more outcomes make a decision no dearer, but for noise.
     growth = rows[-1]["decide_floors"] / rows[-2]["decide_floors"]
-    end_by([Claim("growth of a decision with a full memory", growth, 3)])
+    end_by(
+        [
+            Claim("growth of a decision with a full memory", growth, 3),
+            Claim("ranking a long prompt, in counts of its tokens", result["long_rank_counts"], 6),
+        ]
+    )
 
 
 if __name__ == "__main__":

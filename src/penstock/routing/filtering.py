@@ -13,6 +13,7 @@ from penstock.contract.ports import Health, Target
 from penstock.routing.explaining import Dropped
 from penstock.routing.fitting import GOOD, Fit, Floor, Verdict, fit, floor_of, surely_fits
 from penstock.routing.ranking import Candidate
+from penstock.tokens import Estimates
 
 PROVIDER = "_provider"
 """What a request's metadata may name: the provider whose targets alone shall serve it."""
@@ -62,7 +63,8 @@ class Filter:
         targets = [each.target for each in candidates]
         if model is not None and self.passes(model, targets, request, streaming):
             return candidates, [], {}
-        verdicts = [self._verdict(each.target, request, streaming) for each in candidates]
+        sizes = Estimates(request)
+        verdicts = [self._verdict(each.target, request, sizes, streaming) for each in candidates]
         pairs = list(zip(candidates, verdicts, strict=True))
         if all(verdict.fit is Fit.UNABLE for verdict in verdicts):
             return candidates, [], {}
@@ -76,9 +78,11 @@ class Filter:
             {each.target: verdict.why for each, verdict in pairs if verdict.fit is Fit.TIGHT},
         )
 
-    def _verdict(self, target: Target, request: SamplingRequest, streaming: bool) -> Verdict:
+    def _verdict(
+        self, target: Target, request: SamplingRequest, sizes: Estimates, streaming: bool
+    ) -> Verdict:
         able = self._known(target)
-        return GOOD if able is None else fit(request, target, able, streaming=streaming)
+        return GOOD if able is None else fit(request, target, able, sizes, streaming=streaming)
 
     def _known(self, target: Target) -> Capabilities | None:
         # A target that cannot be reached at all is passed over by the pool, which says why.

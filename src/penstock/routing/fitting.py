@@ -14,7 +14,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Content, Image, Text, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
-from penstock.tokens import estimate_request
+from penstock.tokens import Estimates
 
 _BYTES = 4
 """A character has no more bytes, and a text no more tokens than bytes."""
@@ -80,9 +80,14 @@ def surely_fits(request: SamplingRequest, floor: Floor, streaming: bool) -> bool
 
 
 def fit(
-    request: SamplingRequest, target: Target, able: Capabilities, *, streaming: bool = False
+    request: SamplingRequest,
+    target: Target,
+    able: Capabilities,
+    sizes: Estimates,
+    *,
+    streaming: bool = False,
 ) -> Verdict:
-    """Whether this target can serve the request, and what it lacks.
+    """Whether this target can serve the request, of the `sizes`, and what it lacks.
 
     What `ignore_invalid_options` allows to drop, or to bring down, nobody lacks.
     """
@@ -93,7 +98,7 @@ def fit(
         lacking += _options(request, able)
     if lacking:
         return Verdict(Fit.UNABLE, " and ".join(lacking))
-    return _room(request, target, able)
+    return _room(request, target, able, sizes)
 
 
 def _content(request: SamplingRequest, able: Capabilities) -> list[str]:
@@ -135,11 +140,13 @@ def _options(request: SamplingRequest, able: Capabilities) -> list[str]:
     return lacking
 
 
-def _room(request: SamplingRequest, target: Target, able: Capabilities) -> Verdict:
+def _room(
+    request: SamplingRequest, target: Target, able: Capabilities, sizes: Estimates
+) -> Verdict:
     window = able.context_window
     if window is None or surely_fits(request, Floor(window, _ENDLESS, True), streaming=False):
         return GOOD
-    prompt = estimate_request(request, target.model)
+    prompt = sizes.of(target.model)
     answer = request.max_tokens
     if request.ignore_invalid_options and able.max_output is not None:
         answer = min(answer, able.max_output)

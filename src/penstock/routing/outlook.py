@@ -14,8 +14,7 @@ from penstock.contract.ports import Target
 from penstock.routing.catalogue import family_of
 from penstock.routing.experience import Experience
 from penstock.routing.traffic import Expected
-from penstock.tokens import count_texts, estimate_request
-from penstock.tokens import family_of as tokenizer_of
+from penstock.tokens import Estimates
 
 Price: TypeAlias = Callable[[Target, int, int], float | None]
 """What so many tokens of input and of output cost in USD; None when that is not known."""
@@ -60,7 +59,8 @@ class Outlook:
 
         `past` tells of answers that this process has not seen itself.
         """
-        prompts = _sizes(request, targets)
+        estimates = Estimates(request)
+        prompts = [estimates.of(target.model) for target in targets]
         seen = [
             self._seen(target, prompt, past)
             for target, prompt in zip(targets, prompts, strict=True)
@@ -89,15 +89,3 @@ class Outlook:
     ) -> Expected:
         mine = self.experience.expected(target, prompt)
         return mine if past is None or mine.latency_ms is not None else past(target, prompt)
-
-
-def _sizes(request: SamplingRequest, targets: Sequence[Target]) -> list[int]:
-    """The tokens that each reads; counted once for all whose makers count alike."""
-    counts, found = count_texts(request), dict[str, int]()
-    sizes: list[int] = []
-    for target in targets:
-        maker = tokenizer_of(target.model).name
-        if maker not in found:
-            found[maker] = estimate_request(request, target.model, counts)
-        sizes.append(found[maker])
-    return sizes

@@ -7,8 +7,8 @@ hardly ever too low, and `upper_tokens` one for worst cases.
 from penstock.tokens.estimate import (
     FAMILIES,
     Contents,
+    Estimates,
     Family,
-    count_texts,
     estimate_request,
     estimate_sound,
     estimate_text,
@@ -25,8 +25,8 @@ from penstock.tokens.estimate import (
 __all__ = [
     "FAMILIES",
     "Contents",
+    "Estimates",
     "Family",
-    "count_texts",
     "estimate_request",
     "estimate_sound",
     "estimate_text",

@@ -113,25 +113,36 @@ def reserve_text(text: str, family: Family = OTHER) -> int:
     return measure(text).reserve(family.text)
 
 
-def count_texts(request: SamplingRequest) -> tuple[Count, ...]:
-    """What the texts of a request are made of, for who asks about it for many models."""
-    return tuple(_counts(request))
+class Estimates:
+    """The likeliest number of tokens that models read for one request.
 
-
-def estimate_request(
-    request: SamplingRequest, model: str, counts: Sequence[Count] | None = None
-) -> int:
-    """The likeliest number of tokens that `model` reads for this request.
-
-    `counts` is what `count_texts` found.
+    Its texts are counted once, and not before a model is asked about.
     """
-    family = family_of(model)
-    found = _counts(request) if counts is None else counts
-    return (
-        sum(count.tokens(family.text) for count in found)
-        + _wrapping(request, family)
-        + _media(request, family, media.image_tokens, media.seconds)
-    )
+
+    def __init__(self, request: SamplingRequest) -> None:
+        """Nothing is counted yet."""
+        self._request = request
+        self._counts: tuple[Count, ...] | None = None
+        self._found: dict[str, int] = {}
+
+    def of(self, model: str) -> int:
+        """As the tokenizer of this model counts."""
+        family = family_of(model)
+        found = self._found.get(family.name)
+        if found is None:
+            if self._counts is None:
+                self._counts = tuple(_counts(self._request))
+            found = self._found[family.name] = (
+                sum(count.tokens(family.text) for count in self._counts)
+                + _wrapping(self._request, family)
+                + _media(self._request, family, media.image_tokens, media.seconds)
+            )
+        return found
+
+
+def estimate_request(request: SamplingRequest, model: str) -> int:
+    """The likeliest number of tokens that `model` reads for this request."""
+    return Estimates(request).of(model)
 
 
 def estimate_sound(audio: Audio, family: Family = OTHER) -> int:

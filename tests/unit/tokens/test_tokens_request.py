@@ -22,6 +22,7 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import OutputSchema, ToolDefinition
 from penstock.tokens import (
+    Estimates,
     estimate_request,
     estimate_text,
     family_of,
@@ -29,7 +30,9 @@ from penstock.tokens import (
     reserve_tokens,
     upper_tokens,
 )
+from penstock.tokens import estimate as estimating
 from penstock.tokens.estimate import MESSAGE_TOKENS
+from penstock.tokens.text import Count, measure
 
 GPT, CLAUDE, GEMINI = "gpt-6-luna", "claude-sonnet-5-5", "gemini-3.5-flash"
 QUESTION = "How deep is the river at the old mill?"
@@ -188,6 +191,24 @@ def test_a_sound_costs_by_its_seconds() -> None:
 def test_pictures_inside_a_result_are_found() -> None:
     result = ToolResult("call_1", (image(png(320, 320)),))
     assert estimate_request(asked(result), GPT) > 100
+
+
+def test_texts_are_counted_once_for_all_models_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = asked(QUESTION, image(png(320, 320)), system_prompt="Be exact.", tools=(TOOL,))
+    each = {model: estimate_request(request, model) for model in (GPT, CLAUDE, GEMINI)}
+    counted: list[str] = []
+
+    def counting(text: str) -> Count:
+        counted.append(text)
+        return measure(text)
+
+    monkeypatch.setattr(estimating, "measure", counting)
+    estimates = Estimates(request)
+    assert counted == []
+    assert {model: estimates.of(model) for model in (*each, *each)} == each
+    assert len(counted) == 3
 
 
 @pytest.mark.parametrize("model", [GPT, CLAUDE, GEMINI])
