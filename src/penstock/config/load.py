@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from pydantic import ValidationError
 
 from penstock.config.lines import line_of
+from penstock.config.names import no_such_setting
 from penstock.config.settings import Config, PriceConfig, home
 from penstock.contract.errors import ConfigurationError
 from penstock.providers.registry import KINDS, callable_names, unknown_kind
@@ -234,9 +235,7 @@ def _told(kind: str, value: object) -> str:
 
 def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) -> str:
     if kind == "extra_forbidden":
-        return (
-            f"{_place(text, path)}: there is no such setting; see `penstock init` for all of them"
-        )
+        return f"{_place(text, path)}: {no_such_setting(path)}"
     if path[-1] == "[key]":
         path, message = path[:-1], "a name may hold no slash and no space"
         if path[0] == "keys":

@@ -242,24 +242,37 @@ def test_a_wrong_value_is_refused_with_its_line_and_path(text: str, message: str
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "place", "remedy"),
     [
-        ("[sever]\n", "line 1, sever"),
-        ("[server]\nprot = 1\n", "line 2, server.prot"),
-        ("server.prot = 1\n", "line 1, server.prot"),
-        ("[server]\n'prot' = 1\n", "line 2, server.prot"),
-        ('[providers.x]\n\n"my key" = 1\n', "line 3, providers.x.my key"),
-        ("[providers.'my.local']\nprot = 1\n", "line 2, providers.my.local.prot"),
-        ("providers = { x = { prot = 1 } }\n", "line 1, providers.x.prot"),
-        ("[providers]\nx.prot = 1\n", "line 2, providers.x.prot"),
-        ("[[server]]\n", "line 1, server"),
+        ("[sever]\n", "line 1, sever", "server"),
+        ("[server]\nprot = 1\n", "line 2, server.prot", "port"),
+        ("server.prot = 1\n", "line 1, server.prot", "port"),
+        ("[server]\n'prot' = 1\n", "line 2, server.prot", "port"),
+        ('[providers.x]\n\n"my key" = 1\n', "line 3, providers.x.my key", None),
+        ("[providers.'my.local']\nkidn = 1\n", "line 2, providers.my.local.kidn", "kind"),
+        ("providers = { x = { kidn = 1 } }\n", "line 1, providers.x.kidn", "kind"),
+        ("[providers]\nx.kidn = 1\n", "line 2, providers.x.kidn", "kind"),
+        ("[telemetry.zzz]\ny = 1\n", "line 1, telemetry.zzz", None),
     ],
 )
-def test_a_key_that_does_not_exist_is_refused_with_its_line(text: str, place: str) -> None:
+def test_a_key_that_does_not_exist_is_refused_with_its_line(
+    text: str, place: str, remedy: str | None
+) -> None:
     said = complaint(text)
-    assert said.startswith(f"penstock.toml, {place}: ")
-    if "[[" not in text:
-        assert said.endswith("there is no such setting; see `penstock init` for all of them")
+    assert said.startswith(f"penstock.toml, {place}: there is no such setting; ")
+    if remedy:
+        assert said.endswith(f"; did you mean {remedy}?")
+    else:
+        assert said.endswith("; `penstock init` explains them all")
+
+
+def test_of_a_name_like_no_other_the_others_are_told() -> None:
+    said = complaint("[models.m]\ntargets = ['embedded/smollm2']\nstrategy = 'learned'\n")
+    assert "models.m.strategy: there is no such setting; there are prices, routing, sticky," in said
+
+
+def test_a_list_in_the_place_of_a_table_is_refused_with_its_line() -> None:
+    assert complaint("[[server]]\n").startswith("penstock.toml, line 1, server: ")
 
 
 def test_every_problem_is_reported_at_once() -> None:
