@@ -11,9 +11,11 @@ import pytest
 from mcp import StdioServerParameters
 
 from penstock import Audio, Image, MCPTool, Text, ToolFailed
+from penstock.contract.messages import JSONObject
 from penstock.contract.tools import Report
 from penstock.mcp import ToolAdapter
-from tests.support.mcp.processes import HttpServer, http_server, stdio_server
+from tests.support.loops import pass_time, timeless
+from tests.support.mcp.processes import HttpServer, http_server, on_sdk, stdio_server
 from tests.support.services import free_port, wait_until
 
 ERAS = ("auto", "legacy")
@@ -41,6 +43,16 @@ async def adapter(
     target = server.tool() if way == "http" else stdio_server()
     async with ToolAdapter(target, name="tests", era=era) as connected:
         yield connected
+
+
+async def names(adapter: ToolAdapter) -> set[str]:
+    return {tool.definition.name for tool in await adapter.tools()}
+
+
+async def requests(adapter: ToolAdapter) -> JSONObject:
+    counted = (await adapter.call("requests", {})).structured_content
+    assert counted is not None
+    return counted
 
 
 async def test_tools_are_listed_with_what_the_server_says_of_them(adapter: ToolAdapter) -> None:
@@ -111,26 +123,63 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(adapter: ToolAdapter)
 
 async def test_a_change_of_the_list_is_noticed_although_it_was_said_to_last() -> None:
     async with ToolAdapter(stdio_server(), name="tests") as adapter:
-        assert "sprout" not in [tool.definition.name for tool in await adapter.tools()]
+        assert "sprout" not in await names(adapter)
         await adapter.call("grow", {})
         async with asyncio.timeout(30):
-            while "sprout" not in [tool.definition.name for tool in await adapter.tools()]:
+            while "sprout" not in await names(adapter):
                 await adapter.call("stopped", {})
         assert (await adapter.call("sprout", {})).text == "sprouted"
 
 
-async def test_what_changed_before_the_server_was_heard_is_noticed_too() -> None:
-    refusing = stdio_server()
-    refusing.args.append("subscriptions/listen")
-    async with ToolAdapter(refusing, name="tests") as adapter:
-        await adapter.tools()
+@pytest.mark.parametrize(("mischief", "wishes"), [("refuse", 2), ("hold", 1)])
+async def test_what_changed_before_the_server_was_heard_is_noticed_too(
+    mischief: str, wishes: int
+) -> None:
+    async with ToolAdapter(stdio_server(mischief), name="tests") as adapter:
+        assert "sprout" not in await names(adapter)
         await adapter.call("grow", {})
         async with asyncio.timeout(30):
-            while "sprout" not in [tool.definition.name for tool in await adapter.tools()]:
+            while "sprout" not in await names(adapter):
                 await adapter.call("stopped", {})
-        counted = (await adapter.call("requests", {})).structured_content
-    assert counted is not None
-    assert counted["subscriptions/listen"] == 2
+        assert (await requests(adapter))["subscriptions/listen"] == wishes
+
+
+async def test_what_changes_after_an_idle_connection_was_closed_is_noticed(
+    own_server: HttpServer,
+) -> None:
+    async with (
+        ToolAdapter(own_server.tool(), idle=0.2) as idle,
+        ToolAdapter(own_server.tool()) as other,
+    ):
+        async with asyncio.timeout(30):
+            while (await requests(other)).get("listening") != 1:
+                assert "sprout" not in await names(idle)
+        await other.call("grow", {})
+        assert "sprout" in await names(idle)
+
+
+async def test_a_server_that_died_is_not_remembered() -> None:
+    async with ToolAdapter(stdio_server(), name="tests") as adapter:
+        await adapter.call("grow", {})
+        async with asyncio.timeout(30):
+            while "sprout" not in await names(adapter):
+                await adapter.call("stopped", {})
+        os.kill(int((await adapter.call("process", {})).text), signal.SIGKILL)
+        with pytest.raises(ToolFailed):
+            await adapter.call("stopped", {})
+        assert "sprout" not in await names(adapter)
+
+
+@timeless
+async def test_a_server_that_ends_each_subscription_is_asked_ever_more_seldom() -> None:
+    with http_server(lambda port: [*on_sdk(port), "end"]) as server:
+        async with ToolAdapter(server.tool()) as adapter:
+            for wishes, pause_s in ((1, 0.5), (2, 1.0), (3, 2.0)):
+                while (await requests(adapter))["subscriptions/listen"] < wishes:
+                    pass
+                await pass_time(pause_s - 0.01)
+                assert (await requests(adapter))["subscriptions/listen"] == wishes
+                await pass_time(0.02)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -140,17 +189,17 @@ async def test_a_server_that_was_started_anew_has_a_list_of_its_own(
     async with ToolAdapter(own_server.tool(), era=era) as earlier:
         await earlier.call("grow", {})
     async with ToolAdapter(own_server.tool(), era=era) as adapter:
-        assert "sprout" in [tool.definition.name for tool in await adapter.tools()]
+        assert "sprout" in await names(adapter)
         own_server.kill()
         own_server.start()
         async with asyncio.timeout(20):
-            while "sprout" in [tool.definition.name for tool in await adapter.tools()]:
+            while "sprout" in await names(adapter):
                 await adapter.call("process", {})
         # And of its changes we are told as before.
         await adapter.call("grow", {})
         if era == "auto":
             async with asyncio.timeout(20):
-                while "sprout" not in [tool.definition.name for tool in await adapter.tools()]:
+                while "sprout" not in await names(adapter):
                     await adapter.call("process", {})
 
 

@@ -9,6 +9,7 @@ async with ToolAdapter(MCPTool(url="https://example.com/mcp", name="docs")) as d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
@@ -19,7 +20,7 @@ import mcp_types
 import pydantic
 from mcp import Client, StdioServerParameters
 from mcp.client.session import IncomingMessage
-from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -216,24 +217,25 @@ class ToolAdapter:
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
-        pause_s, unheard = _SHORTEST_PAUSE_S, False
-        while True:
-            try:
-                async with client.listen(tools_list_changed=True) as changes:
-                    if unheard or self._good_until:
-                        # It may be another server than before, or has changed meanwhile.
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return  # It tells everybody; `_notice` hears it.
+        clock = asyncio.get_running_loop().time
+        pause_s = _SHORTEST_PAUSE_S
+        try:
+            while True:
+                began = clock()
+                with contextlib.suppress(SubscriptionLost, MCPError, TimeoutError):
+                    async with client.listen(tools_list_changed=True) as changes:
+                        # What was listed before may be another server's, or has changed meanwhile.
                         self._note_change()
+                        async for _ in changes:
+                            self._note_change()
+                if clock() - began > pause_s:
                     pause_s = _SHORTEST_PAUSE_S
-                    async for _ in changes:
-                        self._note_change()
-            except ListenNotSupportedError:
-                # The list is then as old as it may be at most, and no older.
-                return
-            except (SubscriptionLost, MCPError, TimeoutError):
-                pass
-            unheard = True
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        finally:
+            self._note_change()  # for nobody will hear of the next one
 
 
 class ServerTool:

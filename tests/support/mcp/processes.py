@@ -91,9 +91,9 @@ def shared_server() -> HttpServer:
     return server
 
 
-def stdio_server() -> StdioServerParameters:
+def stdio_server(*mischief: str) -> StdioServerParameters:
     """The command that starts the same server on standard input and output."""
-    return StdioServerParameters(command=sys.executable, args=[str(SCRIPT), "stdio"])
+    return StdioServerParameters(command=sys.executable, args=[str(SCRIPT), "stdio", *mischief])
 
 
 def misbehaving_server(what: str) -> StdioServerParameters:

@@ -1,7 +1,7 @@
-"""An MCP server on the official SDK, as a process: `server.py stdio | PORT [METHOD ...]`.
+"""An MCP server on the official SDK, as a process: `server.py stdio | PORT [MISCHIEF]`.
 
 It answers both eras. Its tools give every kind of content, report progress, fail, hang and grow,
-and ask the client for what it may not have. The first requests of the methods named are refused.
+and ask the client for what it may not have. By mischief it does not tell of changes as it should.
 """
 
 from __future__ import annotations
@@ -29,17 +29,32 @@ PIXEL = base64.b64encode(
 ).decode()
 
 _requests: Counter[str] = Counter()
-_refusals: list[str] = []
-"""The methods whose next requests are refused."""
+_mischief: list[str] = []
+"""What becomes of wishes to hear of changes: `refuse` the first, `hold` all until the list has
+grown, or `end` each at once."""
 _stopped: list[str] = []
+_grown = asyncio.Event()
 
 
 async def _count(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     _requests[ctx.method] += 1
-    if ctx.method in _refusals:
-        _refusals.remove(ctx.method)
-        raise MCPError(types.INTERNAL_ERROR, "not now")
-    return await call_next(ctx)
+    if ctx.method != "subscriptions/listen":
+        return await call_next(ctx)
+    match _mischief:
+        case ["refuse"]:
+            _mischief.clear()
+            raise MCPError(types.INTERNAL_ERROR, "not now")
+        case ["hold"]:
+            await _grown.wait()
+        case ["end"]:
+            return {}
+        case _:
+            pass
+    _requests["listening"] += 1
+    try:
+        return await call_next(ctx)
+    finally:
+        _requests["listening"] -= 1
 
 
 server = MCPServer(
@@ -127,7 +142,7 @@ async def much(size: int) -> str:
 
 @server.tool()
 async def requests() -> dict[str, int]:
-    """How many requests of which kind there have been."""
+    """How many requests of which kind there have been, and how many are `listening`."""
     return dict(_requests)
 
 
@@ -145,6 +160,7 @@ async def grow(ctx: Context) -> str:
         return "sprouted"
 
     server.add_tool(sprout, name="sprout")
+    _grown.set()
     await ctx.notify_tools_changed()  # to those who listen, in the modern era
     return "grown"
 
@@ -194,7 +210,7 @@ async def insist(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    _refusals += sys.argv[2:]
+    _mischief += sys.argv[2:]
     if sys.argv[1] == "stdio":
         server.run("stdio")
     else:

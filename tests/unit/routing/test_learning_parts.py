@@ -153,11 +153,12 @@ def test_neighbours_correct_more_by_outcomes_that_nobody_chose(column: int) -> N
     # Neither a new version nor age makes any difference to where the evidence is from.
     memory.inherit(memory.add_target(), given, 0.5)
     memory.rescale(0.25, given)
+    memory.add(here, given, 1.0, 1.0, given=True)
     near = memory.near(here, 1.0, [column])
     assert near is not None
     shares = {given: 1.0, chosen: 0.0, mixed: 0.25}
     shrink = SHRINK + shares.get(column, 1.0) * (SHRINK_GIVEN - SHRINK)
-    seen = {given: 10, chosen: 40, mixed: 40}.get(column, 20)
+    seen = {given: 11, chosen: 40, mixed: 40}.get(column, 20)
     surprise = 0.5 * seen
     left = shrink / (seen + shrink)
     common = surprise * left / (seen * left + SHRINK_COMMON)
