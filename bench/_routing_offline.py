@@ -67,6 +67,7 @@ def penstock_estimator(data: Outcomes, features: NDArray[np.float32]) -> Estimat
                         prompt_tokens=tokens(data.prompts[row]),
                         quality=Quality(float(data.scores[row, column])),
                         cost_usd=float(data.costs[row, column]),
+                        given=True,
                     )
                 )
         return np.asarray(

@@ -108,6 +108,7 @@ def _serve(
                     quality=Quality(float(data.scores[row, seen])),
                     cost_usd=float(data.costs[row, seen]),
                     logged=None if full_information else decided.logged(),
+                    given=full_information,
                 )
             )
     late = slice(len(order) // 3, None)

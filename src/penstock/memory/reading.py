@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.contract.ports import Target
 from penstock.memory.rows import (
+    IMPORTED,
     LABEL,
     NANOS,
     OUTCOME,
@@ -148,6 +149,7 @@ def _event(
         prompt_tokens=prompt_tokens,
         quality=quality,
         logged=None if logged is None else read_logged(logged),
+        given=writer == IMPORTED,
         key=key,
     )
     return Event(seq, model, outcome, own)

@@ -1,7 +1,8 @@
 """The router that learns: features, estimates, a choice, and what became of it.
 
 It decides and takes in outcomes without waiting for anything; who stores outcomes gives them to
-`learn` again after a restart, in their order, and all is as it was.
+`learn` again after a restart, in their order, and all is as it was, but for the age of what has no
+decision of ours: it counts from the last one before it that has a label.
 """
 
 from __future__ import annotations

@@ -166,8 +166,7 @@ class Learner:
         ):
             self._forget(known)
         direction = unit(outcome.features)
-        given = outcome.logged is None
-        self._neighbours.add(direction, known.column, quality.score, weight, given=given)
+        self._neighbours.add(direction, known.column, quality.score, weight, given=outcome.given)
         known.head.add(
             summarised(direction), quality.score, weight * _balance(outcome.logged), self._common
         )

@@ -27,7 +27,7 @@ CAPACITY = 4_096
 NEAREST = 160
 SOFTNESS = 0.1
 """By so much less similarity a row counts e times less."""
-SHRINK, SHRINK_GIVEN = 50.0, 30.0
+SHRINK, SHRINK_GIVEN = 50.0, 10.0
 """So many observations with the surprise of all targets are added to each target's own: more where
 it was chosen by what was thought of it, for luck then decides what is seen of it next, ..."""
 SHRINK_COMMON = 25.0

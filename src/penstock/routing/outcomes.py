@@ -78,5 +78,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: float | None = None
     first_token_ms: float | None = None
     logged: Logged | None = None
+    given: bool = False
+    """Whether it is of a file of outcomes: the target was not chosen by what was thought of it."""
     key: str | None = None
     """Whose request it was."""

@@ -81,6 +81,7 @@ def test_outcomes_and_the_prompts_beside_them(tmp_path: Path, form: str) -> None
     assert (first.target, first.quality.score) == (LARGE, 1.0)
     assert (first.features == halved(FeatureMaker().vector("Why is the sky blue?"))).all()
     assert first.prompt_tokens > 0
+    assert all(event.outcome.given for event in labels)
     assert page.found[0].outcome.cost_usd == 0.01
     assert not any(event.own for event in page.found)
 

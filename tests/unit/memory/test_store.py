@@ -49,7 +49,7 @@ def test_a_served_request_teaches_time_and_cost_and_a_label_teaches_quality(
     assert told.quality is not None
     assert (told.quality.score, told.quality.source) == (0.75, Source.FEEDBACK)
     assert np.array_equal(told.features, features(3))
-    assert (told.logged, told.key, told.target) == (LOGGED, "ci", A)
+    assert (told.logged, told.given, told.key, told.target) == (LOGGED, False, "ci", A)
     assert (told.cost_usd, told.latency_ms, told.output_tokens) == (None, None, None)
 
 

@@ -170,20 +170,14 @@ def test_neighbours_correct_more_by_outcomes_that_nobody_chose(column: int) -> N
 
 def test_what_a_file_tells_counts_for_more_than_what_was_chosen() -> None:
     here = random_vector(1)
-    as_thought = Logged(0, 1.0, ONE, ONE, (1.0, 1.0, 1.0))
     found: list[float] = []
-    for logged in (None, as_thought):
+    for given in (True, False):
         learner = Learner()
+        told = Outcome(
+            target=ONE, features=here, prompt_tokens=9, quality=Quality(1.0), given=given
+        )
         for _ in range(40):
-            learner.learn(
-                Outcome(
-                    target=ONE,
-                    features=here,
-                    prompt_tokens=9,
-                    quality=Quality(1.0),
-                    logged=logged,
-                )
-            )
+            learner.learn(told)
         found.append(learner.estimates(here, 9, [ONE])[0].quality)
     assert 0.5 < found[1] < found[0] < 1.0
 
