@@ -40,7 +40,9 @@ async def test_two_hundred_generators_share_one_connection(server: HttpServer) -
         counted = await _counted(engine, server)
     assert answers(model)[:200] == ["42"] * 200
     assert counted["tools/call"] == 201
-    assert (counted["server/discover"], counted["tools/list"]) == (1, 1)
+    assert counted["server/discover"] == 1
+    # The second time for what may have changed before the server told of changes.
+    assert 1 <= counted["tools/list"] <= 2
 
 
 async def _counted(engine: penstock.Engine, server: HttpServer) -> dict[str, int]:
