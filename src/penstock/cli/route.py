@@ -90,7 +90,10 @@ def explain(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Show the targets of a request in their order, with every score; nobody is asked."""
+    """Show the targets of a request in their order, with every score; nobody is asked.
+
+    When cost, speed or intelligence is given, those that are left out count nothing.
+    """
     from penstock.cli.route_explain import show_route
     from penstock.contract.options import ModelPreferences
 
