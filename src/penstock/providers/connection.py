@@ -53,7 +53,9 @@ class Connection(asyncio.Protocol):
         self._sent: Callable[[], object] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._deadline: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        # Not asked of the timer: uvloop's for the next moment does not know it.
+        self._fires_at = 0.0
         self.status = 0
         self.headers: dict[str, str] = {}
         """By their names in lower case; the first of those that come twice."""
@@ -243,7 +245,7 @@ class Connection(asyncio.Protocol):
         one for each wait would cost more than the wait itself.
         """
         self._deadline = deadline = self._loop.time() + seconds
-        if self._timer is None or self._timer.when() > deadline:
+        if self._timer is None or self._fires_at > deadline:
             self._set_timer(deadline)
         self._waiter = self._loop.create_future()
         try:
@@ -262,6 +264,7 @@ class Connection(asyncio.Protocol):
 
     def _set_timer(self, when: float) -> None:
         self._forget_timer()
+        self._fires_at = when
         self._timer = self._loop.call_at(when, self._on_timer)
 
     def _forget_timer(self) -> None:

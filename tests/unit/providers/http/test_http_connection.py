@@ -7,9 +7,20 @@ import zlib
 import pytest
 
 from penstock.contract.errors import MalformedResponse, ProviderUnavailable
+from penstock.providers.connection import Connection
 from penstock.providers.dialect import WireCall
 from penstock.providers.http import HttpTransport, TransportSettings
-from tests.support.raw import HOST, OK_HEAD, Peer, RawServer, answering, tunnel, whole
+from tests.support.raw import (
+    CHUNKED_HEAD,
+    HOST,
+    OK_HEAD,
+    Peer,
+    RawServer,
+    answering,
+    chunk,
+    tunnel,
+    whole,
+)
 from tests.support.tls import make_authority
 
 CALL = WireCall("/", b"{}")
@@ -50,6 +61,31 @@ async def test_what_comes_on_a_connection_that_waits_ends_it() -> None:
         await spoken.wait()
         assert (await transport.request(server.url, CALL, {})).body == b"mine"
     assert server.connections == 2
+
+
+async def test_a_read_may_follow_one_that_ended_in_its_last_moment() -> None:
+    async def begin(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(CHUNKED_HEAD)
+        await peer.gone()
+
+    async with RawServer(begin) as server:
+        loop = asyncio.get_running_loop()
+        transport, connection = await loop.create_connection(Connection, HOST, server.port)
+        connection.ask(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", None, None)
+        await connection.answered(5)
+
+        async def both() -> bytes:
+            # Of less than half a millisecond uvloop makes no timer, but a call in its next pass.
+            return await connection.read(0.0004) + await connection.read(5)
+
+        for _ in range(20):
+            waiting = asyncio.ensure_future(both())
+            await asyncio.sleep(0)
+            connection.data_received(chunk(b"x"))
+            loop.call_later(0.01, connection.data_received, chunk(b"y"))
+            assert await waiting == b"xy"
+        transport.abort()
 
 
 async def test_another_protocol_is_not_spoken() -> None:
