@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from penstock.contract.exchange import SamplingRequest
@@ -12,6 +13,7 @@ _BY_NAME = ("properties", "$defs", "definitions")
 _IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ALONE = ("items", "additionalProperties")
 _SHELVES = ("$defs", "definitions")
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")
 
 
 def in_words(request: SamplingRequest, sayable: Callable[[JSONObject], bool]) -> SamplingRequest:
@@ -61,6 +63,24 @@ def is_circular(schema: JSONObject, *, optional: bool = True) -> bool:
     return bool(leads_to)
 
 
+def referenced(reference: str, root: JSONObject) -> Any:
+    """What a reference within this schema leads to, or None."""
+    place: Any = root
+    if reference == "#":
+        return place
+    if not reference.startswith("#/"):
+        return None
+    for step in reference[2:].split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(place, Mapping):
+            place = cast(Mapping[str, Any], place).get(name)
+        elif isinstance(place, list) and _INDEX.fullmatch(name):
+            place = next(iter(cast(list[Any], place)[int(name) : int(name) + 1]), None)
+        else:
+            return None
+    return place
+
+
 def _inside(node: JSONObject, optional: bool) -> Iterator[Any]:
     required: Any = node.get("required", ())
     for key in _BY_NAME:
@@ -71,7 +91,10 @@ def _inside(node: JSONObject, optional: bool) -> Iterator[Any]:
     for key in _IN_LISTS:
         if isinstance(inner := node.get(key), list):
             yield from cast(list[Any], inner)
-    yield from (node[key] for key in _ALONE if key in node)
+    for key in _ALONE:
+        inner = node.get(key)
+        # Older schemas have a list of items, one for each place.
+        yield from cast(list[Any], inner) if isinstance(inner, list) else (inner,)
 
 
 def _is_map(node: JSONObject) -> bool:

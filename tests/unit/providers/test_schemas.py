@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import OutputSchema, SamplingRequest, user
-from penstock.providers.schemas import has_free_keys, in_words, is_circular
+from penstock.providers.schemas import has_free_keys, in_words, is_circular, nodes, referenced
 
 SELF: dict[str, Any] = {"$ref": "#/$defs/A"}
 MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}
@@ -97,3 +97,32 @@ def test_a_schema_in_words_stands_behind_the_system_prompt() -> None:
 def test_other_requests_stay_as_they_are(prompted: bool, sayable: bool) -> None:
     request = _request(prompted=prompted)
     assert in_words(request, lambda _: sayable) is request
+
+
+def test_schemas_are_found_in_the_lists_of_older_ones() -> None:
+    first, second = {"type": "null"}, {"type": "integer"}
+    schema = {"items": [first, second, True]}
+    assert sorted(map(str, nodes(schema))) == sorted(map(str, [schema, first, second]))
+
+
+@pytest.mark.parametrize(
+    ("reference", "found"),
+    [
+        ("#/a/b~1c", {"type": "null"}),
+        ("#/list/1", {"type": "integer"}),
+        ("#/list/2", None),
+        ("#/list/01", None),
+        ("#/list/-1", None),
+        ("#/list/1/type/x", None),
+        ("#/nowhere", None),
+        ("#anchor", None),
+        ("https://example.com/x#/a", None),
+    ],
+)
+def test_a_reference_is_followed_step_by_step(reference: str, found: Any) -> None:
+    schema = {"a": {"b/c": {"type": "null"}}, "list": [{}, {"type": "integer"}]}
+    assert referenced(reference, schema) == found
+
+
+def test_the_root_may_be_referred_to() -> None:
+    assert referenced("#", MAP) is MAP

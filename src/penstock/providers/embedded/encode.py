@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -30,6 +31,7 @@ from penstock.contract.messages import (
     join_text,
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
+from penstock.providers.embedded.integers import UnreadableSchemaError, with_limits
 from penstock.providers.mcp_calls import told
 
 _CALL = '{"name": "<function>", "arguments": {...}}'
@@ -80,7 +82,8 @@ def encode(request: SamplingRequest, *, provider: str, model: str) -> ChatCall:
     }
     if request.temperature is not None:
         body["temperature"] = request.temperature
-    schema = _schema(tools, request.output_schema, may_reply=may_reply)
+    limited = partial(_limited, provider=provider, model=model)
+    schema = _schema(tools, request.output_schema, limited, may_reply=may_reply)
     if schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
     return ChatCall(
@@ -206,18 +209,34 @@ def _tools_text(tools: Sequence[ToolDefinition], *, may_reply: bool) -> str:
 
 
 def _schema(
-    tools: Sequence[ToolDefinition], output: OutputSchema | None, *, may_reply: bool
+    tools: Sequence[ToolDefinition],
+    output: OutputSchema | None,
+    limited: Callable[[JSONObject, str], JSONObject],
+    *,
+    may_reply: bool,
 ) -> JSONObject | None:
+    answer = limited(output.schema, "output_schema") if output is not None else None
     if not tools:
-        return output.schema if output is not None else None
-    variants: list[JSONObject] = [
-        _object(index, name={"const": tool.name}, arguments=tool.input_schema)
-        for index, tool in enumerate(tools)
-    ]
+        return answer
+    variants: list[JSONObject] = []
+    for index, tool in enumerate(tools):
+        arguments = limited(tool.input_schema, f"tools.{tool.name}.input_schema")
+        variants.append(_object(index, name={"const": tool.name}, arguments=arguments))
     if may_reply:
-        reply = output.schema if output is not None else {"type": "string"}
-        variants.append(_object(len(tools), reply=reply))
+        variants.append(_object(len(tools), reply={"type": "string"} if answer is None else answer))
     return {"anyOf": variants}
+
+
+def _limited(schema: JSONObject, field: str, *, provider: str, model: str) -> JSONObject:
+    try:
+        return with_limits(schema)
+    except UnreadableSchemaError as error:
+        raise UnsupportedOption(
+            f"{provider}/{model} cannot follow {field}: it asks for {error}",
+            options=[field],
+            provider=provider,
+            model=model,
+        ) from None
 
 
 def _object(index: int, **properties: JSONObject) -> JSONObject:

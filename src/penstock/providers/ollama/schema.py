@@ -12,10 +12,11 @@ so it goes into the description, and the answer is held to the caller's own type
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from penstock.contract.messages import JSONObject
+from penstock.providers.schemas import referenced
 
 _Visit: TypeAlias = Callable[[Any], Any]
 
@@ -80,24 +81,10 @@ class _WriteOut:
         if reference in above:
             name = reference.rpartition("/")[2]
             return {"type": "object", "description": f"Again a {name}.", **beside}
-        target = _target(reference, self._root)
+        target = referenced(reference, self._root)
         if not isinstance(target, dict):
             return node
         return self.visit(cast(JSONObject, target) | beside, (*above, reference))
-
-
-def _target(reference: str, root: JSONObject) -> Any:
-    place: Any = root
-    if reference == "#":
-        return place
-    if not reference.startswith("#/"):
-        return None
-    for step in reference[2:].split("/"):
-        name = step.replace("~1", "/").replace("~0", "~")
-        if not isinstance(place, Mapping) or name not in place:
-            return None
-        place = cast(Mapping[str, Any], place)[name]
-    return place
 
 
 def _without_patterns(value: Any) -> Any:

@@ -184,6 +184,41 @@ def test_with_tools_the_output_schema_shapes_the_reply() -> None:
     assert "Reply with JSON only, in this schema" in turns(call)[0][1]
 
 
+def test_the_grammar_has_limits_that_the_model_is_not_told_of() -> None:
+    number = {"type": "integer"}
+    limited = {"type": "integer", "minimum": -(2**53 - 1), "maximum": 2**53 - 1}
+    call = write(
+        user("Hi"), tools=(ToolDefinition("add", "", number),), output_schema=OutputSchema(number)
+    )
+    add, reply = schema(call)["anyOf"]
+    assert add["properties"]["arguments"] == limited
+    assert reply["properties"] == {"reply": limited}
+    assert "minimum" not in turns(call)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"output_schema": OutputSchema({"type": "integer", "minimum": 10**17})}, "output_schema"),
+        (
+            {"tools": (CLOCK, ToolDefinition("add", "", {"type": "integer", "maximum": -1e17}))},
+            "tools.add.input_schema",
+        ),
+    ],
+)
+def test_integers_out_of_reach_are_refused_by_name(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(
+        UnsupportedOption, match=f"embedded/smollm2 cannot follow {field}: it asks for an integer"
+    ) as caught:
+        write(user("Hi"), **options)
+    assert caught.value.options == (field,)
+
+
+def test_an_answer_that_may_be_anything_stays_so_beside_tools() -> None:
+    call = write(user("Hi"), tools=(WEATHER,), output_schema=OutputSchema({}))
+    assert schema(call)["anyOf"][1]["properties"] == {"reply": {}}
+
+
 def test_the_history_shows_calls_and_results_as_text() -> None:
     call = write(
         user("Paris?"),

@@ -123,6 +123,17 @@ def test_structured_output_fits_its_schema() -> None:
     assert person["mood"] in ("good", "bad")
 
 
+def test_an_integer_without_limits_is_one_that_javascript_has() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    begun = '{"n": 999999999999999'
+    request = ask(
+        user("Write a number of only nines, as long as you can."),
+        assistant(begun),
+        output_schema=OutputSchema(schema),
+    )
+    assert json.loads(begun + generate(request).text) == {"n": 999999999999999}
+
+
 def test_a_begun_structured_answer_stays_in_its_schema() -> None:
     begun = '{"city": "Par'
     request = ask(PARIS, assistant(begun), max_tokens=40, output_schema=OutputSchema(CITY))
