@@ -66,8 +66,8 @@ class Learned:
         first = choice.chosen.target if choice.explored else None
         most = max(each.utility for each in choice.ranked)
         return [
-            _opinion(*found[target], forecast, verdict, most=most, explored=target == first)
-            for target, forecast in zip(targets, forecasts, strict=True)
+            _opinion(*found[target], verdict, most=most, explored=target == first)
+            for target in targets
         ]
 
 
@@ -84,13 +84,7 @@ def by_catalogue(
 
 
 def _opinion(
-    place: int,
-    scored: Scored,
-    forecast: Forecast,
-    verdict: Verdict,
-    *,
-    most: float,
-    explored: bool,
+    place: int, scored: Scored, verdict: Verdict, *, most: float, explored: bool
 ) -> Opinion:
     offer = scored.offer
     return Opinion(
@@ -99,17 +93,17 @@ def _opinion(
         quality=offer.quality,
         uncertainty=offer.deviation,
         neighbours=offer.evidence,
-        cost_usd=forecast.cost_usd,
-        latency_ms=forecast.latency_ms,
+        cost_usd=offer.cost_usd,
+        latency_ms=offer.latency_ms,
         propensity=scored.propensity,
         explored=explored,
-        note=_note(scored, forecast, verdict, most),
+        note=_note(scored, verdict, most),
     )
 
 
-def _note(scored: Scored, forecast: Forecast, verdict: Verdict, most: float) -> str:
+def _note(scored: Scored, verdict: Verdict, most: float) -> str:
     offer = scored.offer
-    cost = "no known price" if forecast.cost_usd is None else money(forecast.cost_usd)
+    cost = "no known price" if offer.cost_usd is None else money(offer.cost_usd)
     by = "by the catalogue"
     if offer.total >= 1:
         by = (
@@ -118,7 +112,7 @@ def _note(scored: Scored, forecast: Forecast, verdict: Verdict, most: float) -> 
         )
     told = (
         f"has {'a' if scored.utility < most else 'the best'} utility of {scored.utility:.3f} "
-        f"(quality {offer.quality:.2f} {by}, {cost}, {forecast.latency_ms:.0f} ms)"
+        f"(quality {offer.quality:.2f} {by}, {cost}, {offer.latency_ms:.0f} ms)"
     )
     if verdict.in_force or not (verdict.outcomes or offer.total >= 1):
         return told

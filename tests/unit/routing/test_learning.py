@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, SecretStr, field_validator
 
 import penstock
 from penstock import (
@@ -132,6 +132,30 @@ async def test_what_a_file_has_taught_is_told_as_advice(tmp_path: Path) -> None:
         decision = await engine.route(SUMS.format(1, 2, 3), model="m")
     assert decision.targets[0].model == "one"
     assert "advice only until labels of requests served here show a gain" in decision.reason
+
+
+async def test_without_a_price_the_cost_that_counts_is_what_answers_have_cost(
+    tmp_path: Path,
+) -> None:
+    cloud = ProviderConfig(kind="openai", auth_token=SecretStr("none"))
+    config = _config(tmp_path, "cloud/dear", "cloud/unheard")
+    config = config.model_copy(update={"providers": {"cloud": cloud}})
+    targets = [Target("cloud", "dear"), Target("cloud", "unheard")]
+    rows = [
+        f'"{SUMS.format(n, n, n)}",cloud/{name},1,{cost}'
+        for n in range(40)
+        for name, cost in (("dear", 0.02), ("unheard", ""))
+    ]
+    (tmp_path / "o.csv").write_text("\n".join(["prompt,model,score,cost_usd", *rows]))
+    train(
+        tmp_path / "p.db", tmp_path / "o.csv", models={"m": targets}, features=features_of(config)
+    )
+    async with penstock.open(config) as engine:
+        found = await _qualities(engine)
+    assert found["dear"].cost_usd == pytest.approx(0.02, rel=0.05)
+    assert "$0.02" in found["dear"].reasons[0]
+    assert found["unheard"].cost_usd is None
+    assert "no known price" in found["unheard"].reasons[0]
 
 
 async def test_a_restart_loses_nothing(tmp_path: Path) -> None:
