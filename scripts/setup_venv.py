@@ -115,6 +115,9 @@ def main(arguments: list[str]) -> None:
             "install",
             "--progress-bar=off",
             "--require-hashes",
+            # The file names all there is. Where a package asks for another with extras, pip would
+            # look beyond it, and refuse what has been released since.
+            "--no-deps",
             "-r",
             str(requirements),
         ],
