@@ -199,9 +199,12 @@ def connects(port: int) -> bool:
 async def connected(target: Any, era: str, calls: int = 10) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         if isinstance(target, str):
-            # None is kept: the server closes idle ones, and just then a call may take one up.
+            # None is kept: the server closes idle ones, and just then a call may take one up. It is
+            # told so, for else its timer holds the memory of each, closed or not, for some seconds.
             limits = httpx2.Limits(max_connections=calls + 10, max_keepalive_connections=0)
-            http = await stack.enter_async_context(httpx2.AsyncClient(limits=limits, timeout=60))
+            http = await stack.enter_async_context(
+                httpx2.AsyncClient(limits=limits, timeout=60, headers={"Connection": "close"})
+            )
             target = streamable_http_client(target, http_client=http)
         yield await stack.enter_async_context(Client(target, mode=era))
 
