@@ -126,6 +126,9 @@ def add_tools(server: MCPServer[Any]) -> None:
     @server.tool()
     async def test_reconnection(ctx: Context) -> types.CallToolResult:
         """Close the stream in the middle of the call."""
+        # At once would be in the same pass of the loop in which the SDK sends the stream's first
+        # event: closing first withdraws it, and without its id no client can come back.
+        await asyncio.sleep(STEP_SECONDS)
         await ctx.close_sse_stream()
         await asyncio.sleep(STEP_SECONDS)
         return _result(_text("Reconnected."))

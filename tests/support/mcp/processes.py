@@ -25,6 +25,11 @@ def on_sdk(port: int) -> list[str]:
     return [sys.executable, str(SCRIPT), str(port)]
 
 
+def up_to(mischief: str) -> Callable[[int], list[str]]:
+    """The same, of a server that does not tell of changes as it should."""
+    return lambda port: [*on_sdk(port), mischief]
+
+
 class HttpServer:
     """A server that can be killed and started again at the same address."""
 

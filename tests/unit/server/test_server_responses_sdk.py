@@ -386,7 +386,11 @@ async def test_the_embedded_model_fills_a_form_and_calls_a_tool(embedded: AsyncO
     )
     assert isinstance(parsed.output_parsed, Person)
     called = await embedded.responses.create(
-        model="default", input="Weather in Rome?", tools=[WEATHER], tool_choice="required"
+        model="default",
+        input="Weather in Rome?",
+        tools=[WEATHER],
+        tool_choice="required",
+        temperature=0,
     )
     (call,) = [item for item in called.output if item.type == "function_call"]
     assert call.name == "weather"
