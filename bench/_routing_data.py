@@ -1,11 +1,9 @@
-"""The sets of outcomes that the routing bench evaluates on: read from a folder, or made up."""
+"""What the routing bench evaluates on: a set of outcomes, here a made-up one."""
 
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,37 +31,6 @@ class Outcomes(NamedTuple):
         rows = np.random.default_rng(0).permutation(len(self.prompts))[:most]
         prompts: list[str] = [self.prompts[row] for row in rows.tolist()]
         return self._replace(prompts=prompts, scores=self.scores[rows], costs=self.costs[rows])
-
-
-def read(folder: Path, name: str) -> Outcomes:
-    """`NAME_prompts.parquet` and `NAME_outcomes.parquet`; the groups of prompts are not read."""
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        sys.exit("reading Parquet takes pyarrow: pip install pyarrow")
-    reader: Any = parquet
-    try:
-        prompts = reader.read_table(
-            folder / f"{name}_prompts.parquet", columns=["prompt_id", "prompt"]
-        ).to_pydict()
-        rows = reader.read_table(folder / f"{name}_outcomes.parquet").to_pydict()
-    except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"--data {folder} --set {name}: {error}")
-    models = sorted(set(rows["model"]))
-    row_of = {prompt_id: row for row, prompt_id in enumerate(prompts["prompt_id"])}
-    column_of = {model: column for column, model in enumerate(models)}
-    scores = np.full((len(row_of), len(models)), np.nan)
-    costs = np.full_like(scores, np.nan)
-    for prompt_id, model, score, cost in zip(
-        rows["prompt_id"], rows["model"], rows["score"], rows["cost_usd"], strict=True
-    ):
-        if prompt_id in row_of:
-            scores[row_of[prompt_id], column_of[model]] = score
-            costs[row_of[prompt_id], column_of[model]] = cost
-    whole = np.flatnonzero(~np.isnan(scores).any(axis=1))
-    texts: list[str] = [prompts["prompt"][row] for row in whole.tolist()]
-    targets = [Target("bench", model) for model in models]
-    return Outcomes(name, texts, targets, scores[whole], costs[whole])
 
 
 def made_up(number: int) -> Outcomes:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Curve = list[tuple[float, float]]
+ROUNDING = 1e-9
+"""A difference in quality below this is none."""
 
 
 class TwoModels(NamedTuple):
@@ -26,11 +28,13 @@ class TwoModels(NamedTuple):
     cpt80: float
 
 
-def two_models(preference: Floats, weak: Floats, strong: Floats) -> TwoModels:
-    """A router that sends the prompts it prefers most to the strong model."""
+def two_models(preference: Floats, weak: Floats, strong: Floats) -> TwoModels | None:
+    """A router that sends the prompts it prefers most to the strong model; None without a gap."""
     number = len(preference)
     best_first = np.argsort(-preference, kind="stable")
     gains = np.concatenate([[0.0], np.cumsum((strong - weak)[best_first])])
+    if gains[-1] < ROUNDING:
+        return None
     calls = np.round(np.linspace(0, number, 11)).astype(int)
     recovered = gains[calls] / gains[-1]
     share = calls / number
@@ -44,7 +48,7 @@ def two_models(preference: Floats, weak: Floats, strong: Floats) -> TwoModels:
 def hull(points: Iterable[tuple[float, float]]) -> Curve:
     """The best that mixing the points reaches: cost, and quality that never falls."""
     best: Curve = []
-    for cost, quality in sorted(points):
+    for cost, quality in sorted(points, key=lambda point: (point[0], -point[1])):
         if best and quality <= best[-1][1]:
             continue
         while len(best) >= 2 and _slope(best[-2], best[-1]) <= _slope(best[-2], (cost, quality)):

@@ -35,6 +35,7 @@ class Offline(NamedTuple):
     """What a router reaches; of several splits, the mean."""
 
     two: TwoModels | None
+    """Of the splits in which the dearer of two models is the better one; None if there is none."""
     aiq: float
     no_routing: float
     worst: float
@@ -85,7 +86,7 @@ def plain_neighbours(data: Outcomes, vectors: NDArray[np.float32], number: int) 
 
     def estimate(learnt: Rows, judged: Rows) -> Floats:
         similar = vectors[judged] @ vectors[learnt].T
-        nearest = np.argpartition(-similar, number, axis=1)[:, :number]
+        nearest = np.argpartition(-similar, min(number, len(learnt) - 1), axis=1)[:, :number]
         return data.scores[learnt][nearest].mean(1)
 
     return estimate
@@ -133,22 +134,25 @@ def evaluate(data: Outcomes, estimator: Estimator, seeds: int) -> Offline:
     return Offline(two, ours, none, float(above[at]), float(np.mean(errors, 0)[at]), curves[0])
 
 
-def apgr_with(data: Outcomes, estimator: Estimator, seeds: int, most: int) -> float:
+def apgr_with(data: Outcomes, estimator: Estimator, seeds: int, most: int) -> float | None:
     """The share of the gap recovered when only so many prompts have been seen."""
     found = [
-        _as_two(data, estimator(learnt, judged), judged)[0].apgr
+        two.apgr
         for learnt, judged in splits(len(data.prompts), seeds, most)
+        for two in _as_two(data, estimator(learnt, judged), judged)
     ]
-    return float(np.mean(found))
+    return float(np.mean(found)) if found else None
 
 
 def _as_two(data: Outcomes, quality: Floats, judged: Rows) -> list[TwoModels]:
     if len(data.targets) != 2:
         return []
-    strong = int(data.costs.mean(0).argmax())
+    alone = single_models(data.scores, data.costs)
+    strong = alone.index(max(alone))
     scores = data.scores[judged]
     preference = quality[:, strong] - quality[:, 1 - strong]
-    return [two_models(preference, scores[:, 1 - strong], scores[:, strong])]
+    two = two_models(preference, scores[:, 1 - strong], scores[:, strong])
+    return [] if two is None else [two]
 
 
 def _swept(data: Outcomes, quality: Floats, learnt: Rows, judged: Rows) -> list[list[int]]:

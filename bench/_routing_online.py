@@ -97,8 +97,9 @@ def _serve(
         column = column_of[decided.targets[0]]
         chosen.append(column)
         step = max(_LEAST_STEP, _STEP / (1 + number / _SETTLING))
-        log_weight += step * (float(data.costs[row, column]) - budget) / span
-        log_weight = min(math.log(_RANGE[1]), max(math.log(_RANGE[0]), log_weight))
+        if span:
+            log_weight += step * (float(data.costs[row, column]) - budget) / span
+            log_weight = min(math.log(_RANGE[1]), max(math.log(_RANGE[0]), log_weight))
         for seen in range(len(data.targets)) if full_information else (column,):
             router.learn(
                 Outcome(

@@ -7,6 +7,8 @@ from html import escape
 
 Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 440, 64, 48, 40, 150
+LEAST_MARGIN = 0.0025
+"""Of quality, so that a flat line has a range as well."""
 COLOURS = {
     "no routing": "#7f7f7f",
     "SHA-256 kNN": "#d62728",
@@ -19,10 +21,11 @@ def plotted(name: str, none: Points, alone: Points, curves: Mapping[str, Points]
     """Each router's curve, the hull of the single models, and the models as dots."""
     lines = {"no routing": none, **curves}
     everything = [point for points in lines.values() for point in points]
-    highest = max(cost for cost, _ in [*everything, *alone])
+    highest = max(cost for cost, _ in [*everything, *alone]) or 1.0
     low = min(quality for _, quality in everything)
     high = max(quality for _, quality in everything)
-    low, high = low - (high - low) * 0.05, high + (high - low) * 0.05
+    margin = max((high - low) * 0.05, LEAST_MARGIN)
+    low, high = low - margin, high + margin
 
     def x(cost: float) -> float:
         return LEFT + cost / highest * (WIDTH - LEFT - RIGHT)

@@ -3,10 +3,12 @@
 Run: python bench/routing.py --data FOLDER --set NAME [--plot FILE.svg] [--quick] [--json]
 
 FOLDER holds NAME_prompts.parquet (prompt_id, prompt) and NAME_outcomes.parquet (prompt_id, model,
-score from 0 to 1, cost_usd). Without a folder, prompts of four made-up kinds are used.
+score from 0 to 1, cost_usd). Prompts that lack the outcome of a model are left out. Without a
+folder, prompts of four made-up kinds are used.
 
 Offline, every router learns from a random half of the prompts with all outcomes, and is judged on
 the other: by APGR and CPT for two models (RouteLLM) and by AIQ for any number (RouterBench).
+APGR and CPT are a dash (null in JSON) where the dearer model is not the better one.
 Online, the project's router serves a stream and sees the chosen model's outcome only; its quality
 over the last two thirds stands beside the best mix of single models at the same cost.
 "Worst" is the least by which a router is above no routing at the same cost, anywhere, with its
@@ -19,19 +21,30 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 # One thread: other programs are at work on the same cores, and vectors are short.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import _routing_offline as offline
-from _routing_data import Outcomes, feature_rows, made_up, read
-from _routing_measures import hull, single_models
+from _routing_data import Outcomes, feature_rows, made_up
+from _routing_measures import ROUNDING, TwoModels, hull, single_models
 from _routing_online import FULL_STREAMS, STREAMS, served
 from _routing_plot import plotted
+from _routing_read import read
 from _support import make_parser, print_table
 
 FEW = 1_500
+COLUMNS = {
+    "apgr": ("APGR", ".3f"),
+    "cpt50": ("CPT50", ".1f"),
+    "cpt80": ("CPT80", ".1f"),
+    "aiq": ("AIQ", ".4f"),
+    "worst_point": ("worst", "+.4f"),
+    "worst_point_error": ("its error", ".4f"),
+}
+"""Of the table: the name of the figure, its head and its form."""
 
 
 def main() -> None:
@@ -41,6 +54,8 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="draw quality over cost into this SVG file")
     arguments = parser.parse_args()
     data: Outcomes = read(arguments.data, arguments.set) if arguments.data else made_up(1_200)
+    if arguments.plot:
+        _write(arguments.plot, "a", "")  # What cannot be written is to be known before the work.
     seeds = 1 if arguments.quick else 3
     if arguments.quick:
         data = data.sample(600)
@@ -57,10 +72,9 @@ def main() -> None:
     mine = found["penstock"]
     seen = served(data, features, 1 if arguments.quick else STREAMS)
     full = served(data, features, 1 if arguments.quick else FULL_STREAMS, full_information=True)
-    result: dict[str, object] = {"set": data.name, "prompts": len(data.prompts), "seeds": seeds}
-    if mine.two is not None:
-        few = offline.apgr_with(data, ours, seeds, FEW)
-        result |= {**mine.two._asdict(), "apgr_1500": few}
+    result: dict[str, Any] = {"set": data.name, "prompts": len(data.prompts), "seeds": seeds}
+    if two := _of_two(data, mine):
+        result |= {**two, "apgr_1500": offline.apgr_with(data, ours, seeds, FEW)}
     result |= {
         "aiq": mine.aiq,
         "aiq_no_routing": mine.no_routing,
@@ -72,49 +86,67 @@ def main() -> None:
         "online_gain_error": seen.error,
         "online_full_information": full.quality,
         "online_full_information_no_routing": full.no_routing,
-        "online_share_of_full_gain": seen.gain / full.gain if full.gain else 0.0,
-        "peers": {name: _figures(each) for name, each in found.items() if each is not mine},
+        "online_share_of_full_gain": seen.gain / full.gain if full.gain > ROUNDING else None,
+        "peers": {name: _figures(data, each) for name, each in found.items() if each is not mine},
     }
+    if arguments.json:
+        json.dump(result, sys.stdout, allow_nan=False)
+    else:
+        _show(result)
     if arguments.plot:
         curves = {name: each.curve for name, each in found.items() if name != "random"}
         _, judged = next(offline.splits(len(data.prompts), 1))
         alone = single_models(data.scores[judged], data.costs[judged])
-        arguments.plot.write_text(plotted(data.name, hull(alone), alone, curves), encoding="utf-8")
-    if arguments.json:
-        json.dump(result, sys.stdout)
-        return
-    _show(found, result)
+        _write(arguments.plot, "w", plotted(data.name, hull(alone), alone, curves))
 
 
-def _figures(router: offline.Offline) -> dict[str, float]:
-    two = router.two._asdict() if router.two is not None else {}
+def _figures(data: Outcomes, router: offline.Offline) -> dict[str, float | None]:
     return {
-        **two,
+        **_of_two(data, router),
         "aiq": router.aiq,
         "worst_point": router.worst,
         "worst_point_error": router.worst_error,
     }
 
 
-def _show(found: dict[str, offline.Offline], result: dict[str, object]) -> None:
-    rows: list[list[object]] = []
-    for name, each in {"no routing": None, **found}.items():
-        none = next(iter(found.values())).no_routing
-        two = [f"{x:.3f}" if x < 1 else f"{x:.1f}" for x in each.two] if each and each.two else []
-        cells = [f"{each.aiq if each else none:.4f}"]
-        cells += [f"{each.worst:+.4f}", f"{each.worst_error:.4f}"] if each else ["+0.0000", ""]
-        rows.append([name, *(two or ["", "", ""]), *cells])
-    print_table(["router", "APGR", "CPT50", "CPT80", "AIQ", "worst", "its error"], rows)
+def _of_two(data: Outcomes, router: offline.Offline) -> dict[str, float | None]:
+    if len(data.targets) != 2:
+        return {}
+    return router.two._asdict() if router.two else dict.fromkeys(TwoModels._fields)
+
+
+def _show(result: dict[str, Any]) -> None:
+    none = {"aiq": result["aiq_no_routing"], "worst_point": 0.0}
+    rows = [
+        [name, *(_cell(figures, key, form) for key, (_, form) in COLUMNS.items())]
+        for name, figures in {"no routing": none, **result["peers"], "penstock": result}.items()
+    ]
+    print_table(["router", *(head for head, _ in COLUMNS.values())], rows)
     if "apgr_1500" in result:
-        print(f"\nwith {FEW} labelled prompts: APGR {result['apgr_1500']:.3f}")
+        print(f"\nwith {FEW} labelled prompts: APGR {_cell(result, 'apgr_1500', '.3f')}")
+    share = result["online_share_of_full_gain"]
+    of_gain = "no gain" if share is None else f"{share:.0%} of the gain"
     print(
         f"\nonline at ${result['online_cost']:.6f} a request: {result['online_quality']:.4f}; "
         f"the best mix of single models {result['online_no_routing']:.4f}; "
-        f"of the gain with full information ({result['online_full_information']:.4f} against "
-        f"{result['online_full_information_no_routing']:.4f}) "
-        f"{result['online_share_of_full_gain']:.0%}; "
+        f"{of_gain} with full information ({result['online_full_information']:.4f} against "
+        f"{result['online_full_information_no_routing']:.4f}); "
         f"standard error of the gain {result['online_gain_error']:.4f}"
     )
+
+
+def _cell(figures: dict[str, Any], key: str, form: str) -> str:
+    if key not in figures:
+        return ""
+    return "-" if figures[key] is None else format(figures[key], form)
+
+
+def _write(path: Path, mode: str, text: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        sys.exit(f"--plot {path}: {error.strerror}; give another path")
 
 
 if __name__ == "__main__":
