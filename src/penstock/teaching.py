@@ -12,7 +12,6 @@ from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.routing.catalogue import family_of
 from penstock.routing.targets import parse_target
-from penstock.routing.versions import predecessors
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import RequestContent, RequestRecord
 from penstock.wiring import features_of, outcomes_of
@@ -182,7 +181,6 @@ def _router(
             learner=LearnerSettings(
                 capacity=settings.memory,
                 priors={target: family_of(target.model).quality for target in targets},
-                predecessors=predecessors(targets),
             ),
             floor=settings.explore,
             isolated=settings.isolate_keys,

@@ -109,7 +109,7 @@ def _labels(
     clause, values = _after("l", floors)
     query = (
         "SELECT l.seq, l.model, l.worker, o.provider, o.upstream, o.key, o.prompt_tokens, "
-        "l.source, l.score, o.logged, p.made_by, p.features "
+        "l.outcome, l.source, l.score, o.logged, p.made_by, p.features "
         "FROM routing_labels l JOIN routing_outcomes o ON o.seq = l.outcome "
         f"LEFT JOIN routing_prompts p ON p.id = o.prompt WHERE {clause} ORDER BY l.seq LIMIT ?"
     )
@@ -132,10 +132,11 @@ def _event(
             cost_usd=None if cost_nanos is None else cost_nanos / NANOS,
             latency_ms=latency_ms,
             first_token_ms=first_token_ms,
+            given=writer == IMPORTED,
             key=key,
         )
         return Event(seq, model, outcome, own)
-    source, score, logged, by, features = rest
+    labelled, source, score, logged, by, features = rest
     quality = read_quality(source, score)
     if quality is None or features is None or (made_by is not None and by != made_by):
         return None
@@ -152,7 +153,7 @@ def _event(
         given=writer == IMPORTED,
         key=key,
     )
-    return Event(seq, model, outcome, own)
+    return Event(seq, model, outcome, own, (labelled, source))
 
 
 def read_request(connection: sqlite3.Connection, request_id: str) -> Sequence[Remembered]:

@@ -85,9 +85,11 @@ def write_label(
     if isolated and owner != label.key:
         return "refused"
     source = label.quality.source
-    connection.execute(
-        "DELETE FROM routing_labels WHERE outcome = ? AND source = ?", (outcome, source.value)
-    )
+    same = "FROM routing_labels WHERE outcome = ? AND source = ?"
+    said = connection.execute(f"SELECT score {same}", (outcome, source.value)).fetchone()
+    if said is not None and said[0] == label.quality.score:
+        return "written"
+    connection.execute(f"DELETE {same}", (outcome, source.value))
     connection.execute(
         "INSERT INTO routing_labels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -143,9 +145,9 @@ def read_label(row: Sequence[Any], served: Served) -> Label | None:
 
 
 def read_quality(source: str, score: float) -> Quality | None:
-    """None when a newer Penstock knows more sources."""
+    """None when a newer Penstock knows more sources, or the score is spoilt."""
     try:
-        return Quality(score, Source(source))
+        return Quality(score, Source(source)) if 0 <= score <= 1 else None
     except ValueError:
         return None
 

@@ -55,6 +55,11 @@ class Evidence:
             return
         gain = gained(outcome.logged, outcome.target, outcome.quality.score)
         weight = outcome.quality.weight
+        if outcome.instead_of is not None:
+            before = gained(outcome.logged, outcome.target, outcome.instead_of)
+            self._sum += weight * (gain - before)
+            self._sum_squares += weight * (gain * gain - before * before)
+            return
         keep = 1 - 1 / MEMORY
         self._outcomes += 1
         self._weight = self._weight * keep + weight

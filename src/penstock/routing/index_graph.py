@@ -8,6 +8,7 @@ compared one by one, and a graph can be made again at any time. They are extras:
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -84,6 +85,12 @@ class UsearchIndex:
         """What was put there."""
         return self._exact.vectors(rows)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> UsearchIndex:
+        """Another of the same rows: Python cannot copy the graph by itself."""
+        other = copy.copy(self)
+        other._exact, other._graph = copy.deepcopy(self._exact, memo), self._graph.copy()
+        return other
+
 
 class RuvectorIndex:
     """A graph by ruvector, which forgets deleted rows only when it is made again.
@@ -140,6 +147,13 @@ class RuvectorIndex:
     def vectors(self, rows: NDArray[np.intp] | int) -> NDArray[np.float32]:
         """What was put there."""
         return self._exact.vectors(rows)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> RuvectorIndex:
+        """Another of the same rows, with a graph of its own."""
+        other = copy.copy(self)
+        other._exact = copy.deepcopy(self._exact, memo)
+        other._rebuild()
+        return other
 
     def _rebuild(self) -> None:
         self._graph = self._module.HnswIndex.create(

@@ -7,6 +7,7 @@ decision of ours: it counts from the last one before it that has a label.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from zlib import crc32
@@ -100,7 +101,7 @@ class LearnedRouter:
         self._index = index
         self._scopes: OrderedDict[str | None, _Scope] = OrderedDict()
         self._unused: _Scope | None = None
-        """That of keys that have not asked yet."""
+        """That of keys that have not asked yet: they know what files have told."""
 
     def features(self, text: str) -> NDArray[np.float32]:
         """What is known of a prompt; it may be kept in the place of the text."""
@@ -140,6 +141,11 @@ class LearnedRouter:
 
     def learn(self, outcome: Outcome) -> None:
         """Take in what became of a request."""
+        if outcome.given and self._settings.isolated:
+            # What a file tells is no key's, and known to all of them.
+            for each in (self._beginning(), *self._scopes.values()):
+                each.learner.learn(outcome)
+            return
         scope = self._scope(outcome.key)
         if outcome.logged is not None:
             scope.learner.tick = max(scope.learner.tick, outcome.logged.tick)
@@ -178,9 +184,12 @@ class LearnedRouter:
     def _seen(self, key: str | None) -> _Scope:
         """What is known to a key, for questions: they take no other key's place."""
         found = self._scopes.get(key if self._settings.isolated else None)
-        if found is None:
-            found = self._unused = self._unused or _Scope(self._settings, self._index, 0)
-        return found
+        return self._beginning() if found is None else found
+
+    def _beginning(self) -> _Scope:
+        """What a key knows that has not asked yet."""
+        self._unused = self._unused or _Scope(self._settings, self._index, 0)
+        return self._unused
 
     def _scope(self, key: str | None) -> _Scope:
         mine = key if self._settings.isolated else None
@@ -188,6 +197,8 @@ class LearnedRouter:
         if found is None:
             number = 0 if mine is None else 1 + crc32(mine.encode())
             found = self._scopes[mine] = _Scope(self._settings, self._index, number)
+            if self._settings.isolated and self._unused is not None:
+                found.learner = copy.deepcopy(self._unused.learner)
             if len(self._scopes) > MOST_KEYS:
                 self._scopes.popitem(last=False)
         self._scopes.move_to_end(mine)

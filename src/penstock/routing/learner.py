@@ -29,6 +29,7 @@ from penstock.routing.linear import BIAS_STRENGTH, Common, Heads, LinearHead, su
 from penstock.routing.neighbours import Neighbours
 from penstock.routing.outcomes import Logged, Outcome
 from penstock.routing.traffic import Expected, Traffic
+from penstock.routing.versions import predecessor
 
 HALF_LIFE = 20_000
 """Decisions after which evidence counts half."""
@@ -78,8 +79,6 @@ class LearnerSettings(msgspec.Struct, frozen=True):
     half_life: float = HALF_LIFE
     priors: Mapping[Target, float] = msgspec.field(default_factory=dict[Target, float])
     """Qualities known before; of others `UNKNOWN_QUALITY` is assumed."""
-    predecessors: Mapping[Target, Target] = msgspec.field(default_factory=dict[Target, Target])
-    """Of a new version, the one that it takes the place of."""
 
 
 class _Known(NamedTuple):
@@ -161,6 +160,9 @@ class Learner:
             self._rebase()
         tick = self.tick if outcome.logged is None else outcome.logged.tick
         weight = quality.weight * self._weighs(tick)
+        if outcome.instead_of is not None:
+            self._correct(known, outcome, weight * (quality.score - outcome.instead_of))
+            return
         if outcome.logged is not None and known.drift.add(
             quality.score - outcome.logged.predicted[0], quality.weight
         ):
@@ -230,14 +232,10 @@ class Learner:
         return known
 
     def _parent(self, target: Target) -> _Known | None:
-        """The nearest of its predecessors that has any outcome."""
-        older = self._settings.predecessors.get(target)
-        while older is not None:
-            known = self._targets.get(older)
-            if known is not None and known.answered:
-                return known
-            older = self._settings.predecessors.get(older)
-        return None
+        """The version before it, of those that have any outcome; it may be configured no more."""
+        answered = [each for each, known in self._targets.items() if known.answered]
+        older = predecessor(target, answered)
+        return None if older is None else self._targets[older]
 
     def _inherit(self, known: _Known, parent: _Known) -> _Known:
         # What is common has learnt from its predecessor already.
@@ -249,6 +247,13 @@ class Learner:
     def _lean(self, known: _Known) -> None:
         known.head.lean(self._settled)
         self._heads.put(known.column, known.head)
+
+    def _correct(self, known: _Known, outcome: Outcome, by: float) -> None:
+        """Let a score that was learnt be another one, by so much: of evidence there is no more."""
+        direction = unit(outcome.features)
+        self._neighbours.correct(direction, known.column, by)
+        known.head.correct(summarised(direction), by * _balance(outcome.logged), self._common)
+        self._lean(known)
 
     def _forget(self, known: _Known) -> None:
         evidence = float(self._neighbours.evidence(self._scale)[known.column])

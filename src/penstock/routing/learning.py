@@ -28,7 +28,8 @@ from penstock.routing.outcomes import Quality, Source
 from penstock.routing.prompts import asked_text
 from penstock.routing.reading import Reader
 from penstock.routing.sessions import Repeats, session_of
-from penstock.routing.store import Event, Events, Label, OutcomeStore
+from penstock.routing.store import Events, Label, OutcomeStore
+from penstock.routing.taught import Taught
 from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
 from penstock.telemetry.records import Record, RequestContent, RequestRecord
@@ -77,7 +78,7 @@ class Learning:
         Nothing is read before `tend` or `catch_up`. `shared` holds the indexes, if anything does.
         """
         self._make_router = make_router
-        self._routers = {model: make_router(model) for model in models}
+        self._taught = Taught({model: make_router(model) for model in models})
         self._reader = reader
         self._store = store
         self._settings = settings or Settings()
@@ -110,7 +111,7 @@ class Learning:
         if again is not None:
             bad = Quality(0.0, Source.RETRY)
             self._store.labelled(Label(request_id=again, quality=bad, at=time.time(), key=key))
-        decided = self._routers[model].decide(
+        decided = self._taught.routers[model].decide(
             features,
             prompt_tokens,
             targets,
@@ -137,7 +138,7 @@ class Learning:
     ) -> Choice:
         """What would be chosen, without dice and without being remembered."""
         _, features = await self._read(model, request)
-        return self._routers[model].explain(
+        return self._taught.routers[model].explain(
             features,
             prompt_tokens,
             targets,
@@ -163,11 +164,11 @@ class Learning:
 
     def expected(self, model: str, key: str | None) -> Callable[[Target, int], Expected]:
         """What answers of this model's targets take, by their earlier ones, here and elsewhere."""
-        return self._routers[model].expecting(key)
+        return self._taught.routers[model].expecting(key)
 
     def verdict(self, model: str, key: str | None = None) -> Verdict:
         """Whether what this model has learnt is in force, and what it gains."""
-        return self._routers[model].verdict(key)
+        return self._taught.routers[model].verdict(key)
 
     def heard(self, record: Record) -> None:
         """Take in what is told of requests: a subscriber of hooks, for content too."""
@@ -197,10 +198,10 @@ class Learning:
         while True:
             await asyncio.to_thread(self._store.flush)
             found = await asyncio.to_thread(self._store.find, request_id)
-            # Whose it is, is not told to others.
             if any(each.takes_label_of(key, isolated=isolated) for each in found):
                 break
-            if found or time.monotonic() > deadline:
+            # That it is another's is not told, nor by how soon there is an answer.
+            if time.monotonic() > deadline:
                 raise InvalidRequest.of([Problem("request_id", unknown(request_id))])
             await asyncio.sleep(_PATIENCE_S / 10)
         label = Label(request_id=request_id, quality=quality, at=time.time(), key=key)
@@ -239,7 +240,7 @@ class Learning:
     def adopt(self, before: Learning) -> None:
         """Go on with what another has learnt, which learns no more; `tend` must not run there."""
         if self._settings == before._settings and self._reader.name == before._reader.name:
-            self._routers = before._routers
+            self._taught = before._taught
             self._cursor = before._cursor
             self._generation = before._generation
             if before._shared is not None:
@@ -282,13 +283,14 @@ class Learning:
 
     async def _catch_up(self) -> None:
         async with self._reading:
+            await self._reader.prepare()
             while True:
                 events = await asyncio.to_thread(self._events, self._cursor)
                 if (events.generation, self._reader.name) != self._generation:
                     await self._anew()
                     continue
                 for number, event in enumerate(events.found, 1):
-                    _learn(self._routers, event)
+                    self._taught.learn(event)
                     if number % _BETWEEN_BREATHS == 0:
                         await asyncio.sleep(0)
                 self._cursor = events.cursor
@@ -300,12 +302,12 @@ class Learning:
     async def _anew(self) -> None:
         """Begin again: at the start, when something was forgotten, and for other features."""
         name = self._reader.name
-        routers, cursor, generation = await asyncio.to_thread(self._replayed)
-        self._routers, self._cursor, self._generation = routers, cursor, (generation, name)
+        taught, cursor, generation = await asyncio.to_thread(self._replayed)
+        self._taught, self._cursor, self._generation = taught, cursor, (generation, name)
 
-    def _replayed(self) -> tuple[dict[str, LearnedRouter], int, int]:
+    def _replayed(self) -> tuple[Taught, int, int]:
         """In a thread: others go on deciding by what was known."""
-        routers = {model: self._make_router(model) for model in self._routers}
+        taught = Taught({model: self._make_router(model) for model in self._taught.routers})
         cursor, generation = 0, None
         while True:
             events = self._events(cursor)
@@ -313,10 +315,10 @@ class Learning:
                 return self._replayed()
             generation = events.generation
             for event in events.found:
-                _learn(routers, event)
+                taught.learn(event)
             cursor = events.cursor
             if not events.more:
-                return routers, cursor, generation
+                return taught, cursor, generation
 
     def _tell_unreadable(self, error: PenstockError) -> None:
         """Once, until it can be read again; requests are routed by what was known."""
@@ -332,13 +334,6 @@ class Learning:
         if days is not None:
             before = time.time() - days * _DAY_S
             await asyncio.to_thread(lambda: self._store.forget(before=before))
-
-
-def _learn(routers: Mapping[str, LearnedRouter], event: Event) -> None:
-    """Take in an event, unless its model learns no more."""
-    router = routers.get(event.model)
-    if router is not None:
-        router.learn(event.outcome)
 
 
 def unknown(request_id: str) -> str:

@@ -97,6 +97,10 @@ class Common:
         self.weights += toward * np.float32(step * share)
         self._covariance -= np.outer(toward * np.float32(strength * share), toward)
 
+    def correct(self, step: NDArray[np.float32]) -> None:
+        """Follow a step of one target's own weights that no observation more is behind."""
+        self.weights += self._covariance @ step * np.float32(RIDGE)
+
     def rebuild(self, heads: Iterable[LinearHead]) -> None:
         """Begin again from what the targets know by themselves."""
         precision = COMMON_RIDGE * np.eye(SIZE)
@@ -135,6 +139,12 @@ class LinearHead:
         self.covariance -= np.outer(along * np.float32(gain), along)
         if common is not None:
             common.add(along, gain, surprise)
+
+    def correct(self, features: NDArray[np.float32], by: float, common: Common) -> None:
+        """Add to the score of an observation that was there; `by` times what it weighs."""
+        step = self.covariance @ features * np.float32(by)
+        self.own += step
+        common.correct(step)
 
     def lean(self, common: NDArray[np.float32]) -> None:
         """Make the weights those that are held near these common ones."""

@@ -146,6 +146,12 @@ class Neighbours:
             self._total_given[column] += weight
         self._weigh(column)
 
+    def correct(self, direction: NDArray[np.float32], column: int, by: float) -> None:
+        """Add to the scores of a prompt, if it is remembered still."""
+        row = self._row_of.get(_digest(direction))
+        if row is not None:
+            self._score[row, column] += by
+
     def rescale(self, factor: float, column: int | None = None) -> None:
         """Let all evidence, or that of one target, weigh so many times what it does."""
         which = slice(None) if column is None else slice(column, column + 1)
@@ -174,7 +180,7 @@ class Neighbours:
 
     def _row_for(self, direction: NDArray[np.float32]) -> int:
         # Looked up, not searched for: nearly the same prompt may have a row of its own.
-        digest = blake2b(direction.tobytes(), digest_size=16).digest()
+        digest = _digest(direction)
         found = self._row_of.get(digest)
         if found is not None:
             return found
@@ -205,3 +211,7 @@ class Neighbours:
         for array in (self._weight, self._score, self._mass):
             array[row] = 0
         return row
+
+
+def _digest(direction: NDArray[np.float32]) -> bytes:
+    return blake2b(direction.tobytes(), digest_size=16).digest()

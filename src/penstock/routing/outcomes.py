@@ -82,3 +82,5 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is of a file of outcomes: the target was not chosen by what was thought of it."""
     key: str | None = None
     """Whose request it was."""
+    instead_of: float | None = None
+    """The score that was learnt of it before, and is not true any more."""

@@ -46,6 +46,11 @@ class Reader:
         """What distinguishes these features: those of another name do not compare."""
         return self._maker.name if self._remote is None else features_name(self._remote.name)
 
+    async def prepare(self) -> None:
+        """Have the name that stays: where the embedder turns out to be missing, it is another."""
+        if self._remote is None and not self._loaded:
+            await self._read("")
+
     async def features(self, text: str) -> Vector:
         """The features of a text."""
         # No more of it is looked at, and no more is remembered: texts may have megabytes.

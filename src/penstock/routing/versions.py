@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.contract.ports import Target
@@ -54,21 +54,18 @@ def version_of(model: str) -> Version:
     return Version(tuple(line), tuple(numbers), date)
 
 
-def predecessors(targets: Iterable[Target]) -> Mapping[Target, Target]:
-    """For each target whose model is a newer version of another's, the newest that is older.
+def predecessor(target: Target, among: Iterable[Target]) -> Target | None:
+    """The newest of those whose models are older versions of this one's, if there is any.
 
-    At the same provider if there are several; a target without one is not in it.
+    At the same provider if there are several, and in whatever order they are given.
     """
-    known = [(target, version_of(target.model)) for target in dict.fromkeys(targets)]
-    found: dict[Target, Target] = {}
-    for target, version in known:
-        older = [
-            (other.numbers, other.date, earlier.provider == target.provider, -number, earlier)
-            for number, (earlier, other) in enumerate(known)
-            if other.line == version.line
-            and version.line
-            and (other.numbers, other.date) < (version.numbers, version.date)
-        ]
-        if older:
-            found[target] = max(older, key=lambda each: each[:4])[4]
-    return found
+    version = version_of(target.model)
+    if not version.line:
+        return None
+    older = [
+        (other.numbers, other.date, earlier.provider == target.provider, earlier)
+        for earlier, other in ((each, version_of(each.model)) for each in among)
+        if other.line == version.line
+        and (other.numbers, other.date) < (version.numbers, version.date)
+    ]
+    return max(older, key=lambda each: (*each[:3], str(each[3])))[3] if older else None

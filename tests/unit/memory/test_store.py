@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,32 @@ def test_of_one_source_the_latest_label_counts_and_sources_stand_side_by_side(
         (Source.FEEDBACK, 0.9),
     ]
     assert len(all_events(store)) == 3
+
+
+def test_a_label_that_is_given_again_is_no_event_and_a_changed_one_is_the_same_label(
+    store: SqliteOutcomes,
+) -> None:
+    store.served(served("r"))
+    store.labelled(label("r", 0.2))
+    store.flush()
+    before = all_events(store)
+    store.labelled(label("r", 0.2))
+    store.flush()
+    assert all_events(store, after=before[-1].seq) == []
+    store.labelled(label("r", 0.9))
+    store.flush()
+    (changed,) = all_events(store, after=before[-1].seq)
+    assert changed.label == before[-1].label is not None
+    assert changed.outcome.quality == Quality(0.9)
+
+
+def test_a_spoilt_score_is_passed_over(store: SqliteOutcomes) -> None:
+    store.served(served("r"))
+    store.labelled(label("r", 0.2))
+    store.flush()
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE routing_labels SET score = 9e999")
+    assert [event.outcome.quality for event in all_events(store)] == [None]
 
 
 def test_a_label_goes_to_the_target_that_answered(store: SqliteOutcomes) -> None:

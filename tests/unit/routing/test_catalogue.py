@@ -1,12 +1,12 @@
 """What names tell: the class of a model, what to expect of it, and its predecessor."""
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 
 from penstock.contract.ports import Target
 from penstock.routing.catalogue import FAMILIES, UNKNOWN, Class, equivalent, family_of
-from penstock.routing.versions import predecessors
+from penstock.routing.versions import predecessor
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,8 @@ def test_models_of_one_class_stand_in_for_one_another(hint: str, model: str, ali
 )
 def test_a_new_version_finds_the_one_before(older: str, newer: str) -> None:
     before, after = Target("a", older), Target("b", newer)
-    assert predecessors([after, before]) == {after: before}
+    assert predecessor(after, [before]) == before
+    assert predecessor(before, [after]) is None
 
 
 @pytest.mark.parametrize(
@@ -99,11 +100,15 @@ def test_a_new_version_finds_the_one_before(older: str, newer: str) -> None:
     ],
 )
 def test_other_lines_and_dates_without_a_year_are_no_versions(models: tuple[str, str]) -> None:
-    assert predecessors(Target("a", model) for model in models) == {}
+    one, two = (Target("a", model) for model in models)
+    assert predecessor(one, [two]) is None
+    assert predecessor(two, [one]) is None
 
 
 def test_the_newest_of_those_before_counts_and_at_the_same_provider_first() -> None:
     first, second = Target("a", "claude-sonnet-4"), Target("b", "claude-sonnet-5")
     same, newest = Target("a", "claude-sonnet-5"), Target("a", "claude-sonnet-5-5")
-    found = predecessors([first, second, same, newest])
-    assert found == {second: first, same: first, newest: same}
+    for among in permutations((first, second, same, newest)):
+        assert predecessor(newest, among) == same
+        assert predecessor(same, among) == first
+        assert predecessor(first, among) is None

@@ -1,5 +1,6 @@
 """What every index of the router promises, over all that are installed; in CI all are."""
 
+import copy
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -81,6 +82,17 @@ def test_a_replaced_row_is_found_where_it_is_now_and_nowhere_else(make: Make) ->
         for number, row in enumerate(rows):
             index.put(number, row)
     assert len(index) == 300
+    assert recall(index, rows) > 0.9
+
+
+def test_a_copy_finds_the_same_and_has_rows_of_its_own(make: Make) -> None:
+    rows, changed = vectors(300), vectors(300, seed=3)
+    index = filled(make, rows)
+    other = copy.deepcopy(index)
+    assert recall(other, rows) > 0.9
+    for number, row in enumerate(changed):
+        other.put(number, row)
+    assert recall(other, changed) > 0.9
     assert recall(index, rows) > 0.9
 
 

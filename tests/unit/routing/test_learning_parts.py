@@ -217,9 +217,7 @@ def test_of_a_new_version_the_catalogue_counts_wherever_its_predecessor_stands(
     older_first: bool,
 ) -> None:
     older, newer = Target("p", "claude-3-haiku"), Target("p", "claude-haiku-5-5")
-    learner = Learner(
-        LearnerSettings(priors={older: 0.42, newer: 0.7}, predecessors={newer: older})
-    )
+    learner = Learner(LearnerSettings(priors={older: 0.42, newer: 0.7}))
     targets = [older, newer] if older_first else [newer, older]
     found = learner.estimates(random_vector(1), 9, targets)
     known = {target: each.quality for target, each in zip(targets, found, strict=True)}
