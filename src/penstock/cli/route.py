@@ -129,12 +129,13 @@ def feedback(
             "--key", metavar="NAME", help="On behalf of this key, where keys are isolated."
         ),
     ] = None,
+    json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
     """Say how good the answer to a request was."""
     from penstock.cli import route_work
 
-    route_work.feedback(config, request_id, score, source, key)
+    route_work.feedback(config, request_id, score, source, key, as_json=json)
 
 
 def train(

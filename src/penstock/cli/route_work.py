@@ -26,7 +26,7 @@ from penstock.gateway import Engine
 from penstock.memory.exporting import export as write_export
 from penstock.providers.embedded.embeddings import MODEL
 from penstock.routing.targets import parse_target
-from penstock.teaching import FeedbackSource
+from penstock.teaching import FeedbackSource, learns
 from penstock.wiring import features_of, outcomes_of, targets_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ def train(
             progress=progress,
         )
         store.prune()
+    if not set(models) & set(learns(config)):
+        terminal.say(
+            f"note: nothing is learnt from it before one of {', '.join(models)} has "
+            'routing = "learned"'
+        )
     if as_json:
         terminal.print_json(trained)
         return
@@ -67,13 +72,22 @@ def train(
         f"{terminal.count(trained.outcomes, 'outcome')}"
     )
     if trained.replaced:
-        print(f"replaced {terminal.count(trained.replaced, 'outcome')} of an earlier training")
+        print(
+            f"replaced {terminal.count(trained.replaced, 'outcome')} of an earlier training, with "
+            "the same prompt ids"
+        )
     if trained.known:
         print(f"left out {terminal.count(trained.known, 'outcome')} of requests served here")
 
 
 def feedback(
-    config_file: str | None, request_id: str, score: float, source: str, key: str | None
+    config_file: str | None,
+    request_id: str,
+    score: float,
+    source: str,
+    key: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Keep what is said; a gateway that runs takes it up by itself."""
     config = load(config_file)
@@ -89,7 +103,10 @@ def feedback(
             await engine.aclose()
 
     asyncio.run(keep())
-    print(f"{request_id} was worth {score:g}")
+    if as_json:
+        terminal.print_json({"request_id": request_id, "score": score, "source": source})
+    else:
+        print(f"{request_id} was worth {score:g}")
 
 
 def export(

@@ -8,16 +8,19 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from penstock.config.values import Section
 
+BUNDLED = "wordllama"
+"""The embedder that takes no provider."""
+
 
 class RoutingConfig(Section):
     """How models with `routing = "learned"` learn which target serves a prompt best."""
 
     embedder: str = Field(
-        default="wordllama",
+        default=BUNDLED,
         min_length=1,
         description="What tells similar prompts: the bundled table of word vectors, or the "
         "`provider/model` of one that embeds, which is one more call for each request.",
-        examples=["wordllama", "openai/text-embedding-3-small"],
+        examples=[BUNDLED, "openai/text-embedding-3-small"],
     )
     explore: float = Field(
         default=0.02,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.contract.addresses import forbidden, host_of
-from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
 from penstock.contract.messages import (
@@ -176,8 +176,11 @@ def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
         # It is a sequence of strings to Python, and each letter would be a hint that matches.
         yield Problem("model_preferences.hints", "is a single text; give a list of texts")
     for name in ("cost", "speed", "intelligence"):
-        value: float | None = getattr(preferences, name)
-        if value is not None and not 0 <= value <= 1:
+        value: object = getattr(preferences, name)
+        if value is not None and not isinstance(value, int | float):
+            said = f"{shown(value)} is no number; give one from 0 to 1"
+            yield Problem(f"model_preferences.{name}", said)
+        elif value is not None and not 0 <= value <= 1:
             yield Problem(f"model_preferences.{name}", f"{value} is not between 0 and 1")
 
 

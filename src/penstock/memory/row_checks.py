@@ -69,6 +69,9 @@ class Checker:
         """The models that learn, and what makes features: at once, or `later`."""
         self._features = features
         self._later = later
+        if not later:
+            # Its name is another one when the embedder turns out to be missing.
+            features.vector("")
         self._models: dict[Target, list[str]] = {}
         for name, targets in models.items():
             for target in dict.fromkeys(targets):

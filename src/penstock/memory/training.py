@@ -200,9 +200,14 @@ class _Staging:
                 (outcome, quality.source.value, quality.score, quality.weight),
             )
         except sqlite3.IntegrityError:
+            query = "SELECT score FROM staged_labels WHERE outcome = ? AND source = ?"
+            (score,) = execute(query, (outcome, quality.source.value)).fetchone()
+            if score == quality.score:
+                # An export has a row for each model that has this target.
+                return
             said = (
                 f"prompt {prompt_id!r} has a {quality.source.value} score of {checked.target} "
-                "already: keep one of them, or their mean"
+                f"already, {score:g}, and here {quality.score:g}: keep one, or their mean"
             )
             raise InvalidRequest.of([Problem("score", said)]) from None
 

@@ -6,6 +6,7 @@ configured, or, when the request has priorities, by what the catalogue knows of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -64,7 +65,8 @@ class Learned:
         verdict = self._learning.verdict(self._model, key)
         found = {each.target: (place, each) for place, each in enumerate(choice.ranked)}
         first = choice.chosen.target if choice.explored else None
-        most = max(each.utility for each in choice.ranked)
+        # Of one alone, because of a hint or a session, it is not said that others have less.
+        most = max(each.utility for each in choice.ranked) if len(targets) > 1 else math.inf
         return [
             _opinion(*found[target], verdict, most=most, explored=target == first)
             for target in targets

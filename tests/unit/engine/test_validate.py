@@ -83,6 +83,10 @@ def test_a_good_request_is_handed_on_as_it_is() -> None:
             {"model_preferences": ModelPreferences(intelligence=math.nan)},
             "model_preferences.intelligence: nan is not between 0 and 1",
         ),
+        (
+            {"model_preferences": ModelPreferences(cost=cast(Any, "1"))},
+            "model_preferences.cost: '1' is no number; give one from 0 to 1",
+        ),
         ({"tools": (ToolDefinition(""),)}, "tools[0].name: is empty"),
         (
             {"tools": (ToolDefinition("a"), ToolDefinition("a"))},

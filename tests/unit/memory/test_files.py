@@ -127,6 +127,16 @@ def test_what_is_exported_can_be_trained_from_without_prompts(tmp_path: Path, fo
     assert (again.known, again.outcomes) == (2, 0)
 
 
+def test_an_export_of_two_models_with_the_same_target_can_be_trained_from(tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", PROMPTS)
+    trained(tmp_path, write(tmp_path / "o.jsonl", OUTCOMES), prompts=prompts)
+    file = tmp_path / "out.jsonl"
+    assert export(tmp_path / "x.db", file) == 5
+    told = trained(tmp_path / "new", file)
+    assert (told.prompts, told.outcomes, told.labels) == (2, 5, 5)
+    assert memory(tmp_path / "new").counts() == memory(tmp_path).counts()
+
+
 def test_export_chooses_by_model_and_time(tmp_path: Path) -> None:
     store = memory(tmp_path)
     for number in range(4):
@@ -172,7 +182,7 @@ def test_the_same_file_twice_counts_once(tmp_path: Path) -> None:
         ({"source": "oracle"}, "row 2, source: 'oracle' is none; give feedback, validation"),
         (
             {"prompt_id": "p1", "model": "large"},
-            "row 2, score: prompt 'p1' has a feedback score of one/large already: keep one",
+            "row 2, score: prompt 'p1' has a feedback score of one/large already, 1, and here 0.5",
         ),
         (
             {"prompt_id": "p9", "features": "AAAA", "features_by": "2:old"},

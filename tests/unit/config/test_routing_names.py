@@ -1,0 +1,27 @@
+"""An embedder that cannot be asked is told before the first request."""
+
+import pytest
+
+from penstock.config.load import parse
+from penstock.contract.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("embedder", "said"),
+    [
+        ("zz", "line 4, routing.embedder: 'zz' is no embedder; write 'wordllama', provider/model"),
+        ("zz/vectors", "line 4, routing.embedder: there is no provider 'zz'"),
+        ("openai/", "line 4, routing.embedder: 'openai/' is no embedder"),
+    ],
+)
+def test_an_embedder_that_nobody_knows_is_refused(embedder: str, said: str) -> None:
+    text = f'[models.m]\ntargets = ["openai/vectors"]\n[routing]\nembedder = "{embedder}"\n'
+    with pytest.raises(ConfigurationError) as caught:
+        parse(text)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("embedder", ["wordllama", "openai/vectors", "m"])
+def test_the_bundled_one_a_providers_and_a_models_are_taken(embedder: str) -> None:
+    text = f'[models.m]\ntargets = ["openai/vectors"]\n[routing]\nembedder = "{embedder}"\n'
+    assert parse(text).routing.embedder == embedder
