@@ -14,7 +14,7 @@ from penstock.routing.catalogue import family_of
 from penstock.routing.targets import parse_target
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import RequestContent, RequestRecord
-from penstock.wiring import features_of, outcomes_of
+from penstock.wiring import embedder_name, features_of, outcomes_of
 
 if TYPE_CHECKING:
     from penstock.routing.features import FeatureMaker
@@ -117,7 +117,7 @@ def learning_of(config: Config, embed: Embed) -> Learning | None:
     settings = config.routing
     shared = _shared(config)
     if settings.embedder != MODEL:
-        remote = Remote(settings.embedder, partial(embed, settings.embedder))
+        remote = Remote(embedder_name(config), partial(embed, settings.embedder))
     return Learning(
         models,
         lambda model: _router(config, model, maker, _index(config, model, shared)),

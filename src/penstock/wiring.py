@@ -298,6 +298,13 @@ def features_of(config: Config, embedder: Embedder | None = None) -> FeatureMake
     return FeatureMaker(TableEmbedder() if config.routing.embedder == MODEL else embedder)
 
 
+def embedder_name(config: Config) -> str:
+    """What distinguishes the embedder's vectors: of a model its targets, which may change."""
+    embedder = config.routing.embedder
+    model = config.models.get(embedder)
+    return embedder if model is None else ", ".join(model.targets)
+
+
 def outcomes_of(config: Config) -> SqliteOutcomes:
     """Where what became of requests is kept."""
     from penstock.memory.sqlite import SqliteOutcomes

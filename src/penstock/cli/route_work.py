@@ -27,7 +27,7 @@ from penstock.memory.exporting import export as write_export
 from penstock.providers.embedded.embeddings import MODEL
 from penstock.routing.targets import parse_target
 from penstock.teaching import FeedbackSource, learns
-from penstock.wiring import features_of, outcomes_of, targets_of
+from penstock.wiring import embedder_name, features_of, outcomes_of, targets_of
 
 if TYPE_CHECKING:
     from penstock.memory.meanings import Progress
@@ -189,13 +189,14 @@ def _ask(config: Config, key: str | None, older_than: str | None) -> None:
 class _Asked:
     """A provider's embeddings for code that waits."""
 
-    def __init__(self, name: str, engine: Engine, runner: asyncio.Runner) -> None:
-        self.name = name
+    def __init__(self, config: Config, engine: Engine, runner: asyncio.Runner) -> None:
+        self.name = embedder_name(config)
+        self._model = config.routing.embedder
         self._engine = engine
         self._runner = runner
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return self._runner.run(self._engine.embed(texts, model=self.name)).vectors
+        return self._runner.run(self._engine.embed(texts, model=self._model)).vectors
 
 
 @contextlib.contextmanager
@@ -207,7 +208,7 @@ def _embedder(config: Config) -> Generator[_Asked | None]:
     with asyncio.Runner() as runner:
         engine = engine_of(config)
         try:
-            yield _Asked(config.routing.embedder, engine, runner)
+            yield _Asked(config, engine, runner)
         finally:
             runner.run(engine.aclose())
 

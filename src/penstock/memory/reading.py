@@ -109,7 +109,7 @@ def _labels(
     clause, values = _after("l", floors)
     query = (
         "SELECT l.seq, l.model, l.worker, o.provider, o.upstream, o.key, o.prompt_tokens, "
-        "l.outcome, l.source, l.score, o.logged, p.made_by, p.features "
+        "l.outcome, o.worker, l.source, l.score, o.logged, p.made_by, p.features "
         "FROM routing_labels l JOIN routing_outcomes o ON o.seq = l.outcome "
         f"LEFT JOIN routing_prompts p ON p.id = o.prompt WHERE {clause} ORDER BY l.seq LIMIT ?"
     )
@@ -136,7 +136,7 @@ def _event(
             key=key,
         )
         return Event(seq, model, outcome, own)
-    labelled, source, score, logged, by, features = rest
+    labelled, served_by, source, score, logged, by, features = rest
     quality = read_quality(source, score)
     if quality is None or features is None or (made_by is not None and by != made_by):
         return None
@@ -150,10 +150,11 @@ def _event(
         prompt_tokens=prompt_tokens,
         quality=quality,
         logged=None if logged is None else read_logged(logged),
-        given=writer == IMPORTED,
+        given=served_by == IMPORTED,
         key=key,
+        label=(labelled, source),
     )
-    return Event(seq, model, outcome, own, (labelled, source))
+    return Event(seq, model, outcome, own)
 
 
 def read_request(connection: sqlite3.Connection, request_id: str) -> Sequence[Remembered]:

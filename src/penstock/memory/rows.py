@@ -88,6 +88,9 @@ def write_label(
     same = "FROM routing_labels WHERE outcome = ? AND source = ?"
     said = connection.execute(f"SELECT score {same}", (outcome, source.value)).fetchone()
     if said is not None and said[0] == label.quality.score:
+        # In its place: whoever has learnt it has nothing more to learn.
+        renew = "UPDATE routing_labels SET at = ?, key = ? WHERE outcome = ? AND source = ?"
+        connection.execute(renew, (label.at, label.key, outcome, source.value))
         return "written"
     connection.execute(f"DELETE {same}", (outcome, source.value))
     connection.execute(

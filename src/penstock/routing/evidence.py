@@ -18,6 +18,7 @@ ENOUGH = 200
 every single one, chance alone would soon give any verdict."""
 MEMORY = 3_000
 """Labelled outcomes after which one counts e times less."""
+_KEEP = 1 - 1 / MEMORY
 SURE = 2.6
 """Standard errors above nothing that take over; as many below give back."""
 _LEAST = 0.005
@@ -49,28 +50,40 @@ class Evidence:
         """Whether the learned order is the one that is used."""
         return self._in_force
 
+    @property
+    def outcomes(self) -> int:
+        """Labelled outcomes so far."""
+        return self._outcomes
+
     def add(self, outcome: Outcome) -> None:
         """One more labelled outcome of a request that was decided here."""
         if outcome.quality is None or outcome.logged is None:
             return
         gain = gained(outcome.logged, outcome.target, outcome.quality.score)
         weight = outcome.quality.weight
-        if outcome.instead_of is not None:
-            before = gained(outcome.logged, outcome.target, outcome.instead_of)
-            self._sum += weight * (gain - before)
-            self._sum_squares += weight * (gain * gain - before * before)
-            return
-        keep = 1 - 1 / MEMORY
         self._outcomes += 1
-        self._weight = self._weight * keep + weight
-        self._squares = self._squares * keep * keep + weight * weight
-        self._sum = self._sum * keep + weight * gain
-        self._sum_squares = self._sum_squares * keep + weight * gain * gain
+        self._weight = self._weight * _KEEP + weight
+        self._squares = self._squares * _KEEP * _KEEP + weight * weight
+        self._sum = self._sum * _KEEP + weight * gain
+        self._sum_squares = self._sum_squares * _KEEP + weight * gain * gain
         if self._always or self._outcomes % ENOUGH:
             return
         verdict = self.verdict()
         if abs(verdict.gain) > SURE * verdict.error:
             self._in_force = verdict.gain > 0
+
+    def correct(self, outcome: Outcome, before: float, at: int) -> None:
+        """Let the score of an outcome that was added be another one; `at` is how many there were.
+
+        It counts as much as what it was still does.
+        """
+        if outcome.quality is None or outcome.logged is None:
+            return
+        weight = outcome.quality.weight * _KEEP ** (self._outcomes - at)
+        was = gained(outcome.logged, outcome.target, before)
+        now = gained(outcome.logged, outcome.target, outcome.quality.score)
+        self._sum += weight * (now - was)
+        self._sum_squares += weight * (now * now - was * was)
 
     def verdict(self) -> Verdict:
         """What has been found so far."""

@@ -22,10 +22,12 @@ from penstock.routing.evidence import Evidence, Verdict
 from penstock.routing.features import FeatureMaker
 from penstock.routing.index import VectorIndex
 from penstock.routing.index_sketch import SketchIndex
-from penstock.routing.learner import Estimate, Learner, LearnerSettings
+from penstock.routing.learner import Estimate, Learner, LearnerSettings, Learnt
 from penstock.routing.outcomes import Logged, Outcome
 from penstock.routing.traffic import Expected
 
+MOST_LABELS = 20_000
+"""How so many labels were learnt is remembered: an older one that is changed counts once more."""
 MOST_KEYS = 64
 """With isolation, so many keys are remembered; the one that is unused for longest is forgotten."""
 
@@ -84,6 +86,31 @@ class _Scope:
         self.evidence = Evidence(in_force=settings.in_force)
         seed = settings.seed
         self.dice = np.random.default_rng(None if seed is None else (seed, number))
+        self._labels: OrderedDict[tuple[int, str], tuple[Learnt, int]] = OrderedDict()
+        """How each label was learnt, and how many outcomes there was evidence of then."""
+
+    def learn(self, outcome: Outcome) -> None:
+        """Take in an outcome, or a label of it that is another one now."""
+        if outcome.logged is not None:
+            self.learner.tick = max(self.learner.tick, outcome.logged.tick)
+        label = outcome.label
+        before = None if label is None else self._labels.pop(label, None)
+        if before is None:
+            self.evidence.add(outcome)
+            learnt, at = self.learner.learn(outcome), self.evidence.outcomes
+        else:
+            was, at = before
+            self.evidence.correct(outcome, was.score, at)
+            learnt = self.learner.correct(outcome, was)
+        if label is not None and learnt is not None:
+            self._labels[label] = learnt, at
+            if len(self._labels) > MOST_LABELS:
+                self._labels.popitem(last=False)
+
+    def begin_with(self, other: _Scope) -> None:
+        """Know what another knows; both learn on by themselves."""
+        self.learner = copy.deepcopy(other.learner)
+        self._labels = other._labels.copy()
 
 
 class LearnedRouter:
@@ -144,13 +171,9 @@ class LearnedRouter:
         if outcome.given and self._settings.isolated:
             # What a file tells is no key's, and known to all of them.
             for each in (self._beginning(), *self._scopes.values()):
-                each.learner.learn(outcome)
+                each.learn(outcome)
             return
-        scope = self._scope(outcome.key)
-        if outcome.logged is not None:
-            scope.learner.tick = max(scope.learner.tick, outcome.logged.tick)
-        scope.evidence.add(outcome)
-        scope.learner.learn(outcome)
+        self._scope(outcome.key).learn(outcome)
 
     def expecting(self, key: str | None = None) -> Callable[[Target, int], Expected]:
         """What an answer to a prompt of so many tokens takes, by earlier ones of a target."""
@@ -198,7 +221,7 @@ class LearnedRouter:
             number = 0 if mine is None else 1 + crc32(mine.encode())
             found = self._scopes[mine] = _Scope(self._settings, self._index, number)
             if self._settings.isolated and self._unused is not None:
-                found.learner = copy.deepcopy(self._unused.learner)
+                found.begin_with(self._unused)
             if len(self._scopes) > MOST_KEYS:
                 self._scopes.popitem(last=False)
         self._scopes.move_to_end(mine)

@@ -72,6 +72,16 @@ class Estimate(NamedTuple):
     expected: Expected
 
 
+class Learnt(NamedTuple):
+    """A score as it was learnt."""
+
+    score: float
+    tick: int
+    """The decision that its age counts from."""
+    kept: float
+    """How much was left of the target's evidence by then."""
+
+
 class LearnerSettings(msgspec.Struct, frozen=True):
     """How a learner remembers."""
 
@@ -107,7 +117,9 @@ class Learner:
         self._heads = Heads.none()
         """By column."""
         self._asked: list[float] = []
-        """By column too."""
+        """By column too, ..."""
+        self._kept: list[float] = []
+        """... and how much is left of the evidence from the first on, after what was forgotten."""
         self._usual = np.zeros(SIZE, np.float32)
         """The mean of the prompts so far; old ones are forgotten."""
         self._observed = 0
@@ -143,8 +155,8 @@ class Learner:
             for q, n, t, u, e in zip(quality.tolist(), evidence, total, usual, known, strict=True)
         ]
 
-    def learn(self, outcome: Outcome) -> None:
-        """Take in what became of a request."""
+    def learn(self, outcome: Outcome) -> Learnt | None:
+        """Take in what became of a request; what is needed to correct its score, if it has one."""
         known = self._answered(outcome.target)
         known.traffic.add(
             outcome.prompt_tokens,
@@ -154,15 +166,12 @@ class Learner:
         )
         quality = outcome.quality
         if quality is None:
-            return
+            return None
         if self._scale >= _MOST_SCALE:
             # Before anything is added: after a restart the first outcome may be of a late decision.
             self._rebase()
         tick = self.tick if outcome.logged is None else outcome.logged.tick
         weight = quality.weight * self._weighs(tick)
-        if outcome.instead_of is not None:
-            self._correct(known, outcome, weight * (quality.score - outcome.instead_of))
-            return
         if outcome.logged is not None and known.drift.add(
             quality.score - outcome.logged.predicted[0], quality.weight
         ):
@@ -179,6 +188,24 @@ class Learner:
             self._settle()
         else:
             self._lean(known)
+        return Learnt(quality.score, tick, self._kept[known.column])
+
+    def correct(self, outcome: Outcome, learnt: Learnt) -> Learnt:
+        """Let a score that was learnt be this one: another sum, and no more evidence.
+
+        It counts as much as what was learnt still does. When the prompt is not remembered any more,
+        only the linear model is corrected.
+        """
+        quality, known = outcome.quality, self._known(outcome.target)
+        if quality is None:
+            return learnt
+        left = self._kept[known.column] / learnt.kept if learnt.kept else 0.0
+        by = left * quality.weight * self._weighs(learnt.tick) * (quality.score - learnt.score)
+        direction = unit(outcome.features)
+        self._neighbours.correct(direction, known.column, by)
+        known.head.correct(summarised(direction), by * _balance(outcome.logged), self._common)
+        self._lean(known)
+        return learnt._replace(score=quality.score)
 
     def expected(self, target: Target, prompt_tokens: int) -> Expected:
         """What an answer of a target takes, by what its earlier ones took."""
@@ -224,6 +251,7 @@ class Learner:
         head = LinearHead(self._settings.priors.get(target, UNKNOWN_QUALITY))
         self._heads = self._heads.met()
         self._asked.append(0.0)
+        self._kept.append(1.0)
         known = _Known(self._neighbours.add_target(), head, Traffic(), Drift())
         parent = self._parent(target)
         if parent is not None:
@@ -248,19 +276,13 @@ class Learner:
         known.head.lean(self._settled)
         self._heads.put(known.column, known.head)
 
-    def _correct(self, known: _Known, outcome: Outcome, by: float) -> None:
-        """Let a score that was learnt be another one, by so much: of evidence there is no more."""
-        direction = unit(outcome.features)
-        self._neighbours.correct(direction, known.column, by)
-        known.head.correct(summarised(direction), by * _balance(outcome.logged), self._common)
-        self._lean(known)
-
     def _forget(self, known: _Known) -> None:
         evidence = float(self._neighbours.evidence(self._scale)[known.column])
         factor = min(1.0, AFTER_DRIFT / max(evidence, 1.0))
         self._neighbours.rescale(factor, known.column)
         known.head.rescale(factor)
         self._asked[known.column] = 0.0
+        self._kept[known.column] *= factor
         self._again()
 
     def _rebase(self) -> None:

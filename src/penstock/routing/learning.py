@@ -28,8 +28,7 @@ from penstock.routing.outcomes import Quality, Source
 from penstock.routing.prompts import asked_text
 from penstock.routing.reading import Reader
 from penstock.routing.sessions import Repeats, session_of
-from penstock.routing.store import Events, Label, OutcomeStore
-from penstock.routing.taught import Taught
+from penstock.routing.store import Event, Events, Label, OutcomeStore
 from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
 from penstock.telemetry.records import Record, RequestContent, RequestRecord
@@ -42,7 +41,7 @@ LOOKED_EVERY_S = 1.0
 """How long others' outcomes may wait until they are learnt from."""
 _AT_ONCE = 500
 _BETWEEN_BREATHS = 20
-"""Events that are learnt from before other work gets its turn."""
+"""Events that are learnt from before other work gets its turn; one of a file teaches many keys."""
 _LONGEST_PAUSE_S = 30.0
 """Between two looks at a store that cannot be read."""
 _PATIENCE_S = 1.5
@@ -78,7 +77,7 @@ class Learning:
         Nothing is read before `tend` or `catch_up`. `shared` holds the indexes, if anything does.
         """
         self._make_router = make_router
-        self._taught = Taught({model: make_router(model) for model in models})
+        self._routers = {model: make_router(model) for model in models}
         self._reader = reader
         self._store = store
         self._settings = settings or Settings()
@@ -111,7 +110,7 @@ class Learning:
         if again is not None:
             bad = Quality(0.0, Source.RETRY)
             self._store.labelled(Label(request_id=again, quality=bad, at=time.time(), key=key))
-        decided = self._taught.routers[model].decide(
+        decided = self._routers[model].decide(
             features,
             prompt_tokens,
             targets,
@@ -138,7 +137,7 @@ class Learning:
     ) -> Choice:
         """What would be chosen, without dice and without being remembered."""
         _, features = await self._read(model, request)
-        return self._taught.routers[model].explain(
+        return self._routers[model].explain(
             features,
             prompt_tokens,
             targets,
@@ -164,11 +163,11 @@ class Learning:
 
     def expected(self, model: str, key: str | None) -> Callable[[Target, int], Expected]:
         """What answers of this model's targets take, by their earlier ones, here and elsewhere."""
-        return self._taught.routers[model].expecting(key)
+        return self._routers[model].expecting(key)
 
     def verdict(self, model: str, key: str | None = None) -> Verdict:
         """Whether what this model has learnt is in force, and what it gains."""
-        return self._taught.routers[model].verdict(key)
+        return self._routers[model].verdict(key)
 
     def heard(self, record: Record) -> None:
         """Take in what is told of requests: a subscriber of hooks, for content too."""
@@ -240,7 +239,7 @@ class Learning:
     def adopt(self, before: Learning) -> None:
         """Go on with what another has learnt, which learns no more; `tend` must not run there."""
         if self._settings == before._settings and self._reader.name == before._reader.name:
-            self._taught = before._taught
+            self._routers = before._routers
             self._cursor = before._cursor
             self._generation = before._generation
             if before._shared is not None:
@@ -290,8 +289,8 @@ class Learning:
                     await self._anew()
                     continue
                 for number, event in enumerate(events.found, 1):
-                    self._taught.learn(event)
-                    if number % _BETWEEN_BREATHS == 0:
+                    _learn(self._routers, event)
+                    if number % _BETWEEN_BREATHS == 0 or event.outcome.given:
                         await asyncio.sleep(0)
                 self._cursor = events.cursor
                 if not events.more:
@@ -302,12 +301,12 @@ class Learning:
     async def _anew(self) -> None:
         """Begin again: at the start, when something was forgotten, and for other features."""
         name = self._reader.name
-        taught, cursor, generation = await asyncio.to_thread(self._replayed)
-        self._taught, self._cursor, self._generation = taught, cursor, (generation, name)
+        routers, cursor, generation = await asyncio.to_thread(self._replayed)
+        self._routers, self._cursor, self._generation = routers, cursor, (generation, name)
 
-    def _replayed(self) -> tuple[Taught, int, int]:
+    def _replayed(self) -> tuple[dict[str, LearnedRouter], int, int]:
         """In a thread: others go on deciding by what was known."""
-        taught = Taught({model: self._make_router(model) for model in self._taught.routers})
+        routers = {model: self._make_router(model) for model in self._routers}
         cursor, generation = 0, None
         while True:
             events = self._events(cursor)
@@ -315,10 +314,10 @@ class Learning:
                 return self._replayed()
             generation = events.generation
             for event in events.found:
-                taught.learn(event)
+                _learn(routers, event)
             cursor = events.cursor
             if not events.more:
-                return taught, cursor, generation
+                return routers, cursor, generation
 
     def _tell_unreadable(self, error: PenstockError) -> None:
         """Once, until it can be read again; requests are routed by what was known."""
@@ -334,6 +333,13 @@ class Learning:
         if days is not None:
             before = time.time() - days * _DAY_S
             await asyncio.to_thread(lambda: self._store.forget(before=before))
+
+
+def _learn(routers: Mapping[str, LearnedRouter], event: Event) -> None:
+    """Take in an event, unless its model learns no more."""
+    router = routers.get(event.model)
+    if router is not None:
+        router.learn(event.outcome)
 
 
 def unknown(request_id: str) -> str:

@@ -82,5 +82,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is of a file of outcomes: the target was not chosen by what was thought of it."""
     key: str | None = None
     """Whose request it was."""
-    instead_of: float | None = None
-    """The score that was learnt of it before, and is not true any more."""
+    label: tuple[int, str] | None = None
+    """Which label it has, by the number of the outcome and the source: one that was changed comes a
+    second time, and then counts in the place of what it was."""

@@ -74,8 +74,6 @@ class Event(msgspec.Struct, frozen=True):
     outcome: Outcome
     own: bool
     """Whether it was written by this very store, whose process knows it already."""
-    label: tuple[int, str] | None = None
-    """Which label it is, by its outcome and source: one that was changed comes a second time."""
 
 
 class Events(msgspec.Struct, frozen=True):

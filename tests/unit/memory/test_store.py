@@ -112,13 +112,15 @@ def test_a_label_that_is_given_again_is_no_event_and_a_changed_one_is_the_same_l
     store.labelled(label("r", 0.2))
     store.flush()
     before = all_events(store)
-    store.labelled(label("r", 0.2))
+    store.labelled(msgspec.structs.replace(label("r", 0.2), key="another", at=77.0))
     store.flush()
     assert all_events(store, after=before[-1].seq) == []
+    (found,) = store.find("r")
+    assert [(each.key, each.at) for each in found.labels] == [("another", 77.0)]
     store.labelled(label("r", 0.9))
     store.flush()
     (changed,) = all_events(store, after=before[-1].seq)
-    assert changed.label == before[-1].label is not None
+    assert changed.outcome.label == before[-1].outcome.label is not None
     assert changed.outcome.quality == Quality(0.9)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,13 +12,12 @@ from penstock import Config, Engine
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.memory.training import train
-from penstock.routing import taught
+from penstock.routing import learned
+from penstock.routing.evidence import Evidence
 from penstock.routing.features import FeatureMaker
 from penstock.routing.learned import Decided, LearnedRouter, RoutingSettings
 from penstock.routing.learning import Learning
-from penstock.routing.outcomes import Outcome, Quality
-from penstock.routing.store import Event
-from penstock.routing.taught import Taught
+from penstock.routing.outcomes import Logged, Outcome, Quality
 from penstock.wiring import features_of
 
 ONE, TWO = Target("fake", "one"), Target("fake", "two")
@@ -43,55 +43,106 @@ def _outcome(decided: Decided, score: float) -> Outcome:
     )
 
 
-def _learn(to: Taught, seq: int, outcome: Outcome, about: int) -> None:
-    to.learn(Event(seq, "m", outcome, own=True, label=(about, "feedback")))
-
-
 def _qualities(router: LearnedRouter) -> list[float]:
     features = router.features("Question 3 about the weather in 3 towns")
     ranked = router.explain(features, 9, [ONE, TWO]).ranked
     return [each.offer.quality for each in sorted(ranked, key=lambda each: str(each.target))]
 
 
+def _said(outcome: Outcome, about: int, score: float | None = None) -> Outcome:
+    """The outcome with its label's name, and with another score if one is given."""
+    quality = outcome.quality if score is None else Quality(score)
+    return msgspec.structs.replace(outcome, quality=quality, label=(about, "feedback"))
+
+
+def _same(one: LearnedRouter, other: LearnedRouter) -> None:
+    assert _qualities(one) == pytest.approx(_qualities(other), abs=1e-4)
+    now, then = one.verdict(), other.verdict()
+    assert (now.in_force, now.outcomes) == (then.in_force, then.outcomes)
+    assert now.gain == pytest.approx(then.gain, abs=1e-9)
+    assert now.error == pytest.approx(then.error, abs=1e-9)
+
+
 @pytest.mark.parametrize("times", [1, 5])
-def test_a_label_that_is_changed_is_as_if_it_had_been_right_at_once(times: int) -> None:
-    mended, right = Taught({"m": _router()}), Taught({"m": _router()})
-    outcomes = [_outcome(_decided(mended.routers["m"], n), float(n % 3 == 0)) for n in range(60)]
+@pytest.mark.parametrize("later", [False, True])
+def test_a_label_that_is_changed_is_as_if_it_had_been_right_at_once(
+    times: int, later: bool
+) -> None:
+    mended, right = _router(), _router()
+    # 64: what all targets have in common is taken in after the last one, too.
+    outcomes = [_outcome(_decided(mended, n), float(n % 3 == 0)) for n in range(64)]
+    late: list[Outcome] = []
     for number, outcome in enumerate(outcomes):
-        wrong = number % 4 == 0
-        for turn in range(times if wrong else 0):
-            said = Quality(1.0 if turn % 2 else 0.3)
-            _learn(mended, number, _with(outcome, said), number)
-        _learn(mended, number, outcome, number)
-        _learn(right, number, outcome, number)
-    now, at_once = mended.routers["m"], right.routers["m"]
-    assert _qualities(now) == pytest.approx(_qualities(at_once), abs=1e-4)
-    assert now.verdict().outcomes == at_once.verdict().outcomes == 60
-    assert now.verdict().gain == pytest.approx(at_once.verdict().gain, abs=1e-9)
-    assert now.verdict().error == pytest.approx(at_once.verdict().error, abs=1e-9)
+        right.learn(_said(outcome, number))
+        for turn in range(times if number % 4 == 0 else 0):
+            mended.learn(_said(outcome, number, 1.0 if turn % 2 else 0.3))
+        if later and number % 4 == 0:
+            late.append(_said(outcome, number))
+        else:
+            mended.learn(_said(outcome, number))
+    for outcome in late:
+        mended.learn(outcome)
+    # By the next ones it is taken in what the late changes have told of all targets.
+    for number in range(64, 80):
+        told = _said(_outcome(_decided(right, number), 1.0), number)
+        mended.learn(told)
+        right.learn(told)
+    _same(mended, right)
 
 
-def _with(outcome: Outcome, quality: Quality) -> Outcome:
-    return Outcome(
-        target=outcome.target,
-        features=outcome.features,
-        prompt_tokens=outcome.prompt_tokens,
-        quality=quality,
-        logged=outcome.logged,
-        key=outcome.key,
+def test_a_label_of_before_a_drift_is_corrected_by_as_much_as_is_left_of_it() -> None:
+    router = _router(in_force=True)
+    decided = [_decided(router, number) for number in range(560)]
+    for number, each in enumerate(decided):
+        good = number < 500
+        told = msgspec.structs.replace(_outcome(each, float(good)), target=ONE)
+        router.learn(_said(told, number))
+    before = _qualities(router)[0]
+    assert before < 0.6
+    for number, each in enumerate(decided[:100]):
+        told = msgspec.structs.replace(_outcome(each, 0.0), target=ONE)
+        router.learn(_said(told, number))
+    assert before - 0.15 < _qualities(router)[0] <= before
+
+
+def test_an_old_label_that_is_changed_speaks_as_softly_as_it_does_by_now() -> None:
+    evidence = Evidence()
+    logged = Logged(1, 0.005, ONE, TWO, (0.5, 0.5, 0.5))
+    features = FeatureMaker().vector("x")
+    first = Outcome(
+        target=ONE, features=features, prompt_tokens=9, quality=Quality(0.0), logged=logged
     )
+    evidence.add(first)
+    at = evidence.outcomes
+    other = msgspec.structs.replace(logged, learned=TWO)
+    for _ in range(5999):
+        evidence.add(msgspec.structs.replace(first, logged=other, quality=Quality(0.5)))
+    evidence.correct(msgspec.structs.replace(first, quality=Quality(0.5)), 0.0, at)
+    assert evidence.verdict().gain == pytest.approx(0.0, abs=1e-9)
+    assert not evidence.in_force
+
+
+def test_a_key_that_was_forgotten_learns_its_labels_anew() -> None:
+    router = _router(isolated=True)
+    outcomes = [_outcome(_decided(router, number, key="mine"), 1.0) for number in range(30)]
+    for number, outcome in enumerate(outcomes):
+        router.learn(_said(outcome, number))
+    for number in range(learned.MOST_KEYS):
+        _decided(router, number, key=f"other {number}")
+    for number, outcome in enumerate(outcomes):
+        router.learn(_said(outcome, number, 0.9))
+    assert router.verdict("mine").outcomes == 30
 
 
 def test_only_so_many_labels_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taught, "MOST_LABELS", 3)
-    all_of_them = Taught({"m": _router()})
-    router = all_of_them.routers["m"]
+    monkeypatch.setattr(learned, "MOST_LABELS", 3)
+    router = _router()
     outcomes = [_outcome(_decided(router, number), 1.0) for number in range(4)]
     for number, outcome in enumerate(outcomes):
-        _learn(all_of_them, number, outcome, number)
-    _learn(all_of_them, 5, outcomes[3], 3)
+        router.learn(_said(outcome, number))
+    router.learn(_said(outcomes[3], 3))
     assert router.verdict().outcomes == 4
-    _learn(all_of_them, 6, outcomes[0], 0)
+    router.learn(_said(outcomes[0], 0))
     assert router.verdict().outcomes == 5
 
 
