@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from penstock.config.lines import line_of
 from penstock.config.names import no_such_setting
-from penstock.config.routing import BUNDLED
 from penstock.config.settings import Config, PriceConfig, home
 from penstock.contract.errors import ConfigurationError
+from penstock.providers.embedded.embeddings import MODEL
 from penstock.providers.registry import KINDS, callable_names, unknown_kind
 
 FILE_NAME = "penstock.toml"
@@ -122,9 +122,9 @@ def _unknown_names(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]
                 yield ("models", name, "targets", index), unknown_kind(provider, known)
     embedder = config.routing.embedder
     provider, _, model = embedder.partition("/")
-    if embedder != BUNDLED and embedder not in config.models:
+    if embedder != MODEL and embedder not in config.models:
         if not model:
-            said = f"{embedder!r} is no embedder; write {BUNDLED!r}, provider/model or a model"
+            said = f"{embedder!r} is no embedder; write {MODEL!r}, provider/model or a model"
             yield ("routing", "embedder"), said
         elif provider not in known:
             yield ("routing", "embedder"), unknown_kind(provider, known)

@@ -8,19 +8,17 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from penstock.config.values import Section
 
-BUNDLED = "wordllama"
-"""The embedder that takes no provider."""
-
 
 class RoutingConfig(Section):
     """How models with `routing = "learned"` learn which target serves a prompt best."""
 
     embedder: str = Field(
-        default=BUNDLED,
+        default="wordllama",
         min_length=1,
         description="What tells similar prompts: the bundled table of word vectors, or the "
-        "`provider/model` of one that embeds, which is one more call for each request.",
-        examples=[BUNDLED, "openai/text-embedding-3-small"],
+        "`provider/model` of one that embeds, or a model of `[models]` that does, which is one "
+        "more call for each request.",
+        examples=["wordllama", "openai/text-embedding-3-small"],
     )
     explore: float = Field(
         default=0.02,

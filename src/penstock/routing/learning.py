@@ -44,7 +44,7 @@ _BETWEEN_BREATHS = 20
 """Events that are learnt from before other work gets its turn; one of a file teaches many keys."""
 _LONGEST_PAUSE_S = 30.0
 """Between two looks at a store that cannot be read."""
-_PATIENCE_S = 1.5
+PATIENCE_S = 1.5
 """How long a request is looked for that another process has served, and is about to write down."""
 _DAY_S = 86_400.0
 
@@ -193,7 +193,7 @@ class Learning:
     async def feedback(self, request_id: str, quality: Quality, key: str | None = None) -> None:
         """Keep what somebody says about an answer; raises InvalidRequest when it is not known."""
         isolated = self._settings.isolated
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             await asyncio.to_thread(self._store.flush)
             found = await asyncio.to_thread(self._store.find, request_id)
@@ -202,7 +202,7 @@ class Learning:
             # That it is another's is not told, nor by how soon there is an answer.
             if time.monotonic() > deadline:
                 raise InvalidRequest.of([Problem("request_id", unknown(request_id))])
-            await asyncio.sleep(_PATIENCE_S / 10)
+            await asyncio.sleep(PATIENCE_S / 10)
         label = Label(request_id=request_id, quality=quality, at=time.time(), key=key)
         self._store.labelled(label, isolated=isolated)
 

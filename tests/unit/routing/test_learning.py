@@ -10,6 +10,7 @@ import asyncio
 import importlib.util
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from penstock.gateway import Engine
 from penstock.memory.sqlite import SqliteOutcomes
 from penstock.memory.training import train
 from penstock.routing.features import SIZE
-from penstock.routing.learning import Learning
+from penstock.routing.learning import PATIENCE_S, Learning
 from penstock.routing.outcomes import Source
 from penstock.testing import FakeProvider, FakeReply
 from penstock.wiring import features_of
@@ -244,8 +245,11 @@ async def test_with_isolation_keys_teach_themselves_only(tmp_path: Path) -> None
         await _taught(engine, 40, lambda _, model: float(model == "one"), key="a")
         request_id, _ = await _asked(engine, "Whose request is this?", key="a")
         # What another key says of it is not heard, and not even that there is such a request.
+        began = time.monotonic()
         with pytest.raises(InvalidRequest, match="is no request that is remembered"):
             await engine.record_feedback(request_id, score=0.0, caller=Caller(key="b"))
+        # One that nobody knows is looked for as long.
+        assert time.monotonic() - began >= PATIENCE_S
         await _taught(engine, 40, lambda _, model: float(model == "two"), key="b")
         late_a = [await _asked(engine, SUMS.format(n, n, n), key="a") for n in range(20)]
         late_b = [await _asked(engine, SUMS.format(n, n, n), key="b") for n in range(20)]
