@@ -3,6 +3,9 @@ VENV ?= .venv
 PYTHON ?= python3
 # Twice as many as CI has cores, for most tests wait half of their time.
 WORKERS ?= 4
+# The order of the tests and their random numbers: the same in each run, so that a run without a
+# failure stays one. `make fuzz` and `make coverage` take another order each time.
+SEED ?= 1
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -15,7 +18,7 @@ SETUP = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/n
 	$(PYTHON) scripts/setup_venv.py $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint docs bench lock clean
+.PHONY: help run test coverage fuzz lint docs bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -27,8 +30,16 @@ run: $(VENV)/.run-stamp ## install what is needed, then serve on http://127.0.0.
 
 test: $(VENV)/.test-stamp ## install what the tests need, then run them all (ARGS="-k name" narrows)
 	@scripts/test-services
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=$(SEED) $(ARGS)
+
+coverage: $(VENV)/.test-stamp ## run the tests and measure which lines they reach
+	@scripts/test-services
 	@mkdir -p .cache/coverage
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov $(if $(ARGS),--cov-fail-under=0) $(ARGS)
+
+fuzz: $(VENV)/.test-stamp ## search the property tests for new failures, at random (ARGS="-k name" narrows)
+	@scripts/test-services
+	@HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m hypothesis $(ARGS)
 
 lint: $(VENV)/.test-stamp ## format, style, types, layers, sizes and documentation checks
 	@VENV=$(VENV) scripts/lint

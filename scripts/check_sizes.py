@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RATCHET = Path("scripts/size_ratchet.json")
-LIMIT = 350
+LIMIT = 500
 
 # Written with a gap so that this file passes its own check.
 REGISTRIES = tuple(

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import is_hypothesis_test
 
-from tests.support import services
+from tests.support import leftovers, services
 from tests.support.loops import SteadyLoop
 from tests.support.network import install_network_guard
 
@@ -29,11 +29,15 @@ PRIVATE_VARIABLE = re.compile(
 UNMEASURED = {"clients", "conformance", "faults", "independent", "oracle", "security"}
 """Tables whose rows are the same call for everybody who can be asked."""
 
-hypothesis.settings.register_profile("penstock", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("penstock")
+# `make test` tries the same examples in each run, so that no one meets a failure by chance.
+# `make fuzz` searches at random and prints how to repeat what it finds: it becomes an `@example`.
+hypothesis.settings.register_profile("repeat", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("search", deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(leftovers)
     install_network_guard()
     # A run in the background has it ignored, and so would every program that tests interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
