@@ -136,7 +136,9 @@ def independent() -> str:
         "of Penstock, by the provider's official client or by the bytes; a fault that was mended "
         "fails the tests until it has left this page.",
         "<!-- test: skip runs these very tests -->",
-        _fence("console", "make test ARGS=\"tests/independent -k 'tool-call and aimock-openai'\""),
+        _fence(
+            "console", "make test-peers ARGS=\"tests/independent -k 'tool-call and aimock-openai'\""
+        ),
         *parts,
         source="tests/independent",
     )
@@ -506,7 +508,7 @@ def conformance() -> str:
         "or warns fails the test run, and so does a scenario that comes, goes or has another "
         "number of checks.",
         "<!-- test: skip runs these very tests -->",
-        _fence("console", 'make test ARGS="-s tests/mcp/conformance"'),
+        _fence("console", 'make test-peers ARGS="-s tests/mcp/conformance"'),
         _table(
             ("leg", "scenarios passed", "nothing to test", "failed"),
             (
