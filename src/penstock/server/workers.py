@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ import msgspec
 
 from penstock.config.settings import Config
 from penstock.pool.supervise import Backoff
+from penstock.processes import start_worker
 
 _VARIABLE = "PENSTOCK_WORKER"
 READY = b"ready\n"
@@ -94,7 +94,7 @@ class Workers:
         """`arguments` are those of `penstock serve`."""
         self._number = number
         self._listener = listener
-        self._command = (sys.executable, "-m", "penstock", "serve", *arguments)
+        self._arguments = ("serve", *arguments)
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._ready: set[int] = set()
         self._all_ready = asyncio.Event()
@@ -166,12 +166,10 @@ class Workers:
         post = Post(index, self._number, str(folder), listener, tells_ready, leash)
         try:
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    env={**os.environ, _VARIABLE: msgspec.json.encode(post).decode()},
-                    pass_fds=(listener, tells_ready, leash),
-                    # A terminal's Ctrl-C is for the parent, which tells them once.
-                    start_new_session=True,
+                process = await start_worker(
+                    self._arguments,
+                    {_VARIABLE: msgspec.json.encode(post).decode()},
+                    (listener, tells_ready, leash),
                 )
             finally:
                 os.close(tells_ready)
