@@ -84,23 +84,38 @@ def load_file(file: ConfigFile) -> Config:
     """The configuration of this file; raises as `load` does."""
     try:
         contents = trust.read(file)
-        text = contents.data.decode("utf-8-sig")
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(
-            f"cannot read the configuration {file.path}: {reason}; `penstock init` writes a new one"
-        ) from error
+    except OSError as error:
+        raise _unreadable(file.path, error.strerror) from error
+    text = _text_of(contents, str(file.path))
     document = _document(text, str(file.path))
     if file.found:
-        lines = needs_of(text, document, contents.unsafe)
+        lines = _needs_of(text, document, contents.unsafe)
         if lines and not trust.is_trusted(file, contents):
             raise UntrustedFile(file.path, contents.digest, lines)
     return _config(document, text, str(file.path)).read_from(file.path)
 
 
-def needs_of(text: str, document: untrusted.Document, unsafe: str = "") -> list[str]:
-    """What of this document needs trust: a line for each setting, of which the first are named."""
+def describe_needs(contents: trust.Contents, name: str) -> list[str]:
+    """What of this file needs trust: a line for each setting, of which the first are named."""
+    text = _text_of(contents, name)
+    return _needs_of(text, _document(text, name), contents.unsafe)
+
+
+def _unreadable(name: str | Path, reason: str | None) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot read the configuration {name}: {reason}; `penstock init` writes a new one"
+    )
+
+
+def _text_of(contents: trust.Contents, name: str) -> str:
+    try:
+        text = contents.data.decode("utf-8-sig")
+    except ValueError as error:
+        raise _unreadable(name, "it is not UTF-8 text") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _needs_of(text: str, document: untrusted.Document, unsafe: str) -> list[str]:
     found = untrusted.needs(document)
     lines = [unsafe] if unsafe else []
     lines += [

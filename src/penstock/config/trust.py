@@ -103,7 +103,7 @@ def is_trusted(file: ConfigFile, contents: Contents) -> bool:
             return True
     elif any(file.path.is_relative_to(folder) for folder in named):
         return True
-    if not home().is_absolute():
+    if store_file() is None:
         return False
     entry = next((each for each in entries() if each.path == str(file.path)), None)
     return entry is not None and entry.sha256 == contents.digest
@@ -175,13 +175,19 @@ def _write(files: Sequence[TrustedFile]) -> None:
         ) from error
 
 
+def store_file() -> Path | None:
+    """The list; None where PENSTOCK_HOME is relative, and so a part of the working folder."""
+    return home() / STORE_NAME if home().is_absolute() else None
+
+
 def _store() -> Path:
-    if not home().is_absolute():
+    store = store_file()
+    if store is None:
         raise ConfigurationError(
             f"PENSTOCK_HOME is the relative path {str(home())!r}, which is another folder in each "
             "working folder; make it absolute to trust files"
         )
-    return home() / STORE_NAME
+    return store
 
 
 def _trusted_folders() -> list[Path] | None:

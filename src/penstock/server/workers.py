@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.config.settings import Config
+from penstock.config.trust import ConfigFile
 from penstock.pool.supervise import Backoff
 from penstock.processes import start_worker
 
@@ -210,8 +211,10 @@ def _folder() -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def arguments_of(file: Path | None, host: str, port: int) -> Iterator[str]:
-    """What a worker is started with."""
+def arguments_of(file: ConfigFile | None, host: str, port: int) -> Iterator[str]:
+    """The arguments of `serve` for a worker."""
     if file is not None:
-        yield from ("--config", str(file))
+        yield from ("--config", str(file.path))
+        if file.found:
+            yield "--found"
     yield from ("--host", host, "--port", str(port), "--workers", "1")
