@@ -13,8 +13,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from penstock.search_paths import ROOT, absolute_entries, safe_environment
+
+Finished: TypeAlias = subprocess.CompletedProcess[str]
 
 
 def interpreter(*arguments: str) -> list[str]:
@@ -31,7 +34,7 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=absolute_entries(os.environ.get("PATH", os.defpath)))
 
 
-def run(command: Sequence[str], *, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str], *, cwd: Path) -> Finished:
     """Run a program without input to its end and capture what it prints; raises OSError."""
     return subprocess.run(  # noqa: S603 - callers pass fixed programs, by absolute path
         command,
