@@ -86,6 +86,8 @@ def load_file(file: ConfigFile) -> Config:
         contents = trust.read(file)
     except OSError as error:
         raise _unreadable(file.path, error.strerror) from error
+    except ValueError as error:
+        raise _unreadable(file.path, "its name is not a path") from error
     text = _text_of(contents, str(file.path))
     document = _document(text, str(file.path))
     if file.found:
