@@ -158,7 +158,11 @@ async def test_a_child_finds_a_package_that_only_the_working_folder_holds(
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != search_paths.ROOT])
     read, write = os.pipe()
     code = f"import os, sys, json; os.write({write}, json.dumps(sys.path).encode())"
-    monkeypatch.setattr(processes, "interpreter", lambda *_: [sys.executable, "-P", "-c", code])
+
+    def interpreter(*_: str) -> list[str]:
+        return [sys.executable, "-P", "-c", code]
+
+    monkeypatch.setattr(processes, "interpreter", interpreter)
     process = await processes.start_worker((), {}, (write,))
     os.close(write)
     assert await process.wait() == 0
