@@ -41,8 +41,15 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "init": ("-",),
 }
 """What a command needs besides its name; one that is not here runs without arguments."""
-READS_NO_FILE = {"init", "trust", "mcp tools", "mcp call", "embedded install", "embedded status"}
-READS_NO_FILE |= {"keys hash"}
+READS_NO_FILE = {
+    "embedded install",
+    "embedded status",
+    "init",
+    "keys hash",
+    "mcp call",
+    "mcp tools",
+    "trust",
+}
 DRIVER = """
 import contextlib, io, json, sys
 # Not installed here: `doctor` says so, instead of loading the model.
@@ -66,8 +73,17 @@ for name, use in {"open": penstock.open, "ask": lambda: penstock.ask("Hi")}.item
         found[f"penstock.{name}"] = [2, "", str(error)]
 print(json.dumps(found))
 """
-RUNPY = ("importlib", "contextlib", "collections", "keyword", "operator", "reprlib", "functools")
-RUNPY += ("types", "warnings")
+RUNPY = (
+    "collections",
+    "contextlib",
+    "functools",
+    "importlib",
+    "keyword",
+    "operator",
+    "reprlib",
+    "types",
+    "warnings",
+)
 """What Python itself imports from the working folder for `-m`, before any code of ours."""
 
 

@@ -149,7 +149,7 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
     """One process: the whole gateway, or one worker of it."""
     index, number = (0, 1) if post is None else (post.index, post.number)
     siblings = Siblings(None if post is None else Path(post.folder), index, number)
-    shared = None if post is None else SharedWindows(Path(post.folder) / "limits")
+    shared = None if post is None else SharedWindows(post.limits)
     config = share(job.config, index, number)
     engine = Engine(config, model_files=False, keep_books=True)
     screen = job.screen(listener) if post is None else None
