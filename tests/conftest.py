@@ -96,6 +96,8 @@ def private_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         if PRIVATE_VARIABLE.fullmatch(name):
             monkeypatch.delenv(name)
     monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "penstock-home"))
+    # What a test writes into its folder is its own; tests of trust take this away.
+    monkeypatch.setenv("PENSTOCK_TRUST_FOLDER", str(tmp_path))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-aws-config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-aws-credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

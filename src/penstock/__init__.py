@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+# First: `python -m penstock` must import nothing else while the working folder is on the path.
+import penstock._startup  # noqa: F401
+
+# isort: split
 import importlib
 from typing import TYPE_CHECKING, Any
 

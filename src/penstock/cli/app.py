@@ -26,6 +26,7 @@ from penstock.cli import (
     providers,
     route,
     serve,
+    trust,
     usage,
 )
 from penstock.cli.errors import FAILED, INTERRUPTED, report
@@ -83,6 +84,7 @@ def build(*, rich: bool) -> typer.Typer:
         (_LOOK, "usage", usage.usage, usage.EXAMPLES),
         (_LOOK, "doctor", doctor.doctor, doctor.EXAMPLES),
         (_SET_UP, "init", init.init, init.EXAMPLES),
+        (_SET_UP, "trust", trust.trust, trust.EXAMPLES),
         (_SET_UP, "serve", serve.serve, serve.EXAMPLES),
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)

@@ -24,6 +24,7 @@ from penstock.cli.terminal import count
 from penstock.config.load import find, load
 from penstock.config.routing import RoutingConfig
 from penstock.config.settings import Config, ProviderConfig, StorageConfig, home
+from penstock.config.trust import UntrustedFile, command
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import Target
 from penstock.gateway import Engine
@@ -55,6 +56,9 @@ async def examine(config_file: str | None) -> list[Finding]:
     config: Config | None = None
     try:
         config = load(config_file)
+    except UntrustedFile as error:
+        do = f"read the file, then run: {command(error.path)}"
+        findings.append(_problem("configuration", str(error), do))
     except ConfigurationError as error:
         findings.append(
             _problem("configuration", str(error), "correct the file, and run this again")

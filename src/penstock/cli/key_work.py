@@ -18,9 +18,9 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.periods import PERIODS, at_text
 from penstock.budget.rules import Budget
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.errors import wrong
 from penstock.cli.terminal import Cell
-from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.keys.desk import (
     Issued,

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from penstock.config.load import load
+from penstock.config.load import load_file
 from penstock.config.settings import Config
+from penstock.config.trust import ConfigFile, store_file
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
@@ -51,12 +52,13 @@ def serve(
     host: str,
     port: int,
     source: str,
-    file: str | Path | None = None,
+    file: str | Path | ConfigFile | None = None,
     workers: int | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `source` says where the configuration comes from.
 
-    `file` is read again on SIGHUP, or when it has changed. Raises ConfigurationError when the
+    `file` is read again on SIGHUP, or when it has changed. One that was found in the working folder
+    must be trusted then too, where it needs it. Raises ConfigurationError when the
     address cannot be used, and SystemExit when workers cannot start.
     """
     everywhere = not is_loopback(host)
@@ -68,7 +70,7 @@ def serve(
     job = Job(
         config,
         source,
-        None if file is None else Path(file).absolute(),
+        _absolute(file),
         everywhere,
         Certificates.of(config.server),
     )
@@ -96,15 +98,34 @@ class Job(NamedTuple):
 
     config: Config
     source: str
-    file: Path | None
+    file: ConfigFile | None
     key_required: bool
     certificates: Certificates | None
+
+    def read(self) -> Config:
+        """The configuration as its file says it now."""
+        return Config.embedded() if self.file is None else load_file(self.file)
+
+    @property
+    def watched(self) -> tuple[Path, ...]:
+        """The file, and the list of trusted files where that decides whether it is used."""
+        if self.file is None:
+            return ()
+        trusted = store_file() if self.file.found else None
+        return (self.file.path,) if trusted is None else (self.file.path, trusted)
 
     def screen(self, listener: socket.socket, workers: int = 1) -> Screen:
         """Where it is told."""
         url = url_of(listener, tls=self.certificates is not None)
         keys = has_keys(self.config)
         return Screen(self.config, url, self.source, keys=keys, workers=workers)
+
+
+def _absolute(file: str | Path | ConfigFile | None) -> ConfigFile | None:
+    if file is None:
+        return None
+    named = file if isinstance(file, ConfigFile) else ConfigFile(Path(file))
+    return named._replace(path=named.path.absolute())
 
 
 @contextlib.contextmanager
@@ -128,7 +149,7 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
     """One process: the whole gateway, or one worker of it."""
     index, number = (0, 1) if post is None else (post.index, post.number)
     siblings = Siblings(None if post is None else Path(post.folder), index, number)
-    shared = None if post is None else SharedWindows(Path(post.folder) / "limits")
+    shared = None if post is None else SharedWindows(post.limits)
     config = share(job.config, index, number)
     engine = Engine(config, model_files=False, keep_books=True)
     screen = job.screen(listener) if post is None else None
@@ -158,8 +179,8 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
     )
     reloader = Reloader(
         config,
-        job.file,
-        lambda: share(load(job.file), index, number),
+        job.watched,
+        lambda: share(job.read(), index, number),
         app.change,
         certificates,
         watches=post is None,
@@ -204,8 +225,8 @@ async def _supervise(
 
     reloader = Reloader(
         job.config,
-        job.file,
-        lambda: load(job.file),
+        job.watched,
+        job.read,
         pass_on,
         job.certificates,
         on_renewed=lambda: workers.signal(signal.SIGHUP),
