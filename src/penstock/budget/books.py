@@ -138,7 +138,7 @@ class Books:
         self._tight = any(budget.hard for budget in budgets)
         self._costed: tuple[AttemptRecord, Usage] | None = None
         self._found: Cost | None = None
-        self._gate = asyncio.Lock()
+        self._opening: asyncio.Task[Ledger] | None = None
         self._closed = False
         self._lent = False
         """Whether other books have the ledger, and close it."""
@@ -156,12 +156,20 @@ class Books:
                     "this engine keeps no ledger: write [storage] into penstock.toml, such as "
                     'url = "sqlite:///penstock.db"'
                 )
-            async with self._gate:
-                if self._closed:
-                    raise PenstockError("this engine is closed, and its ledger with it: open anew")
-                if self._ledger is None:
-                    self._ledger = await self._opened(await self._open_ledger())
+            if self._closed:
+                raise PenstockError("this engine is closed, and its ledger with it: open anew")
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._open(self._open_ledger))
+            # One attempt for all that wait: a locked file may take half a minute.
+            return await asyncio.shield(self._opening)
         return self._ledger
+
+    async def _open(self, open_ledger: Callable[[], Awaitable[Ledger]]) -> Ledger:
+        try:
+            ledger = self._ledger = await self._opened(await open_ledger())
+        finally:
+            self._opening = None
+        return ledger
 
     async def take_over(self, before: Books) -> None:
         """Go on with the ledger of other books if it is the same file, else open our own now.
@@ -262,9 +270,10 @@ class Books:
     async def aclose(self) -> None:
         """Write what is to be written, and close the ledger."""
         self._closed = True
-        # Behind whoever is opening it just now.
-        async with self._gate:
-            ledger, self._ledger = self._ledger, None
+        if (opening := self._opening) is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        ledger, self._ledger = self._ledger, None
         if ledger is not None and not self._lent:
             await ledger.aclose()
 

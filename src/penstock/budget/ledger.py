@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.budget.accounts import Accounts
 from penstock.budget.amounts import dollars
@@ -35,6 +35,9 @@ from penstock.budget.ports import LedgerStore, Reservation
 from penstock.budget.reports import BudgetWarning, Settlement, Swept
 from penstock.contract.errors import BudgetExceeded, PenstockError
 from penstock.contract.ports import Target
+
+if TYPE_CHECKING:
+    from penstock.budget.stores.sqlite.guard import StoreGuard
 
 _log = logging.getLogger(__name__)
 _NAMED = 5
@@ -75,11 +78,15 @@ class Ledger(Accounts):
         clock: Callable[[], float] = time.time,
         lease_s: float = 120.0,
         on_warning: Callable[[BudgetWarning], object] | None = None,
+        guard: StoreGuard | None = None,
     ) -> Ledger:
-        """A ledger in this SQLite file; `SqliteStore` says what `synchronous` promises."""
+        """A ledger in this SQLite file; `SqliteStore` says what `synchronous` promises.
+
+        `guard` refuses a file that is not the expected one.
+        """
         from penstock.budget.stores.sqlite import SqliteStore
 
-        store = await SqliteStore.open(path, synchronous=synchronous)
+        store = await SqliteStore.open(path, synchronous=synchronous, guard=guard)
         return cls(store, clock=clock, lease_s=lease_s, on_warning=on_warning)
 
     async def __aenter__(self) -> Ledger:

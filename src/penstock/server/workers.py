@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.budget.stores.sqlite.record import StoreRecord
 from penstock.config.settings import Config
 from penstock.pool.supervise import Backoff
 
@@ -42,6 +43,8 @@ class Post(msgspec.Struct, frozen=True):
     """Where it says that it answers."""
     leash: int
     """What ends when the parent does."""
+    store: StoreRecord | None = None
+    """What the parent knows of the store."""
 
     @staticmethod
     def taken() -> Post | None:
@@ -90,8 +93,15 @@ def _part(whole: int | None, index: int, number: int) -> int | None:
 class Workers:
     """The worker processes of one gateway."""
 
-    def __init__(self, number: int, listener: socket.socket, arguments: Iterable[str]) -> None:
-        """`arguments` are those of `penstock serve`."""
+    def __init__(
+        self,
+        number: int,
+        listener: socket.socket,
+        arguments: Iterable[str],
+        store: Callable[[], StoreRecord | None] = lambda: None,
+    ) -> None:
+        """`arguments` are those of `penstock serve`; `store` is what a worker is to expect."""
+        self._store = store
         self._number = number
         self._listener = listener
         self._command = (sys.executable, "-m", "penstock", "serve", *arguments)
@@ -163,7 +173,8 @@ class Workers:
         ready, tells_ready = os.pipe()
         leash, holds_leash = os.pipe()
         listener = self._listener.fileno()
-        post = Post(index, self._number, str(folder), listener, tells_ready, leash)
+        expected = self._store()
+        post = Post(index, self._number, str(folder), listener, tells_ready, leash, expected)
         try:
             try:
                 process = await asyncio.create_subprocess_exec(
