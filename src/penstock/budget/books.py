@@ -26,7 +26,7 @@ from penstock.telemetry.records import AttemptRecord
 
 _MOST_TOKENS = 10**9
 """No call has more; what counts so is broken, and no store could add it up."""
-_TEND_S = 30.0
+_RETRY_S, _TEND_EVERY = 1.0, 30
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
 _log = logging.getLogger(__name__)
@@ -261,11 +261,20 @@ class Books:
         return total
 
     async def tend(self) -> None:
-        """Renew the leases of what is held and sweep what was left behind, for ever."""
+        """Renew the leases of what is held and sweep what was left behind, for ever.
+
+        Settlements that could not be written are tried again each second.
+        """
+        ticks = 0
         while True:
-            await asyncio.sleep(_TEND_S)
-            if self._ledger is not None:
+            await asyncio.sleep(_RETRY_S)
+            ticks += 1
+            if self._ledger is None:
+                continue
+            if ticks % _TEND_EVERY == 0:
                 await self._ledger.tend()
+            else:
+                await self._ledger.write_again()
 
     async def aclose(self) -> None:
         """Write what is to be written, and close the ledger."""

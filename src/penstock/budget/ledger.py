@@ -67,6 +67,7 @@ class Ledger(Accounts):
         self._sleep = sleep
         self._held: dict[int, weakref.ref[Hold]] = {}
         self._unwritten: dict[int, tuple[Hold, Sequence[Charge], float, int]] = {}
+        self._retrying = False
         self._keeper: asyncio.Task[None] | None = None
 
     @classmethod
@@ -102,7 +103,7 @@ class Ledger(Accounts):
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        await self._write_again()
+        await self.write_again()
         # Behind everything that was begun: a hold that nobody claims any more is released by then.
         with contextlib.suppress(PenstockError):
             await self._store.renew((), self._clock())
@@ -203,7 +204,9 @@ class Ledger(Accounts):
         _unclaimed: bool,
     ) -> None:
         if isinstance(settlement, Exception):
-            _log.error(
+            # Once: it is tried again each second.
+            _log.log(
+                logging.DEBUG if hold.id in self._unwritten else logging.ERROR,
                 "request %s: its settlement is not written yet and will be tried again: %s",
                 hold.request_id,
                 settlement,
@@ -251,10 +254,21 @@ class Ledger(Accounts):
     async def tend(self) -> None:
         """Renew, sweep, and write what could not be written; the keeper does it by itself."""
         await self.renew()
-        await self._write_again()
+        await self.write_again()
         await self.sweep()
 
-    async def _write_again(self) -> None:
+    async def write_again(self) -> None:
+        """Try once more to write the settlements that could not be written."""
+        if self._retrying:
+            # A locked file may take half a minute, and each attempt waits for it.
+            return
+        self._retrying = True
+        try:
+            await self._settle_again()
+        finally:
+            self._retrying = False
+
+    async def _settle_again(self) -> None:
         again = [self._settle(*one) for one in self._unwritten.values()]
         await asyncio.gather(*again, return_exceptions=True)
 

@@ -106,7 +106,7 @@ def application(
             **sampling_api.routes(siblings, approving),
             **feedback_api.ROUTES,
             **openapi_doors.ROUTES,
-            **operations.routes(metrics, siblings),
+            **operations.routes(metrics, siblings, gate.keys),
             **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),
             **mcp.routes(),
         },

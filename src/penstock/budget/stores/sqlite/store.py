@@ -33,6 +33,7 @@ from penstock.budget.stores.sqlite.upkeep import (
     Adjust,
     DeclareBudgets,
     NotedSweep,
+    Probe,
     RemoveBudget,
     Reset,
     SetBudget,
@@ -128,6 +129,10 @@ class SqliteStore:
     def sweep(self, at: float) -> asyncio.Future[Swept]:
         """Turn holds whose leases are over into estimates, whichever process made them."""
         return self._writer.submit(NotedSweep(at))
+
+    def probe(self, at: float) -> asyncio.Future[None]:
+        """A transaction of one row."""
+        return self._writer.submit(Probe(at))
 
     async def swept_at(self) -> float | None:
         """As of the last commit."""
