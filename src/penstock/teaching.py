@@ -105,9 +105,7 @@ def learns(config: Config) -> list[str]:
     return [name for name, model in config.models.items() if model.routing == "learned"]
 
 
-def learning_of(
-    config: Config, embed: Embed, stores: StoreGuards | None = None
-) -> Learning | None:
+def learning_of(config: Config, embed: Embed, stores: StoreGuards | None = None) -> Learning | None:
     """What the models of this configuration learn with; None when none of them does."""
     models = learns(config)
     if not models:

@@ -57,8 +57,8 @@ _NO_ADMIN = (
     "characters, and start the gateway anew"
 )
 _NO_STORE = (
-    "this gateway cannot check keys now, for its store is unavailable: try again later; its log has "
-    "the reason"
+    "this gateway cannot check keys now, because its store is unavailable: try again later; the "
+    "reason is in its log"
 )
 _WHY: Mapping[Verdict, str] = {
     "unknown": "this gateway does not know that key",

@@ -62,7 +62,10 @@ class Readiness:
             async with asyncio.timeout(ANSWERED_S):
                 return await asyncio.shield(self._probing(engine)), None
         except TimeoutError:
-            return None, f"ledger: no answer within {ANSWERED_S} s: it is locked, or its disk is slow"
+            return (
+                None,
+                f"ledger: no answer within {ANSWERED_S} s: it is locked, or its disk is slow",
+            )
         except PenstockError as error:
             return None, f"ledger: {error}"
 

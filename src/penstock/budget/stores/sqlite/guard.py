@@ -23,9 +23,10 @@ import msgspec
 from penstock.budget.stores.sqlite.failures import RETRY_AFTER_S
 from penstock.budget.stores.sqlite.identity import (
     Progress,
+    get_mark,
     has_wal,
-    read_header,
-    read_id,
+    raise_mark,
+    read_mark,
     read_progress,
 )
 from penstock.budget.stores.sqlite.record import (
@@ -34,7 +35,7 @@ from penstock.budget.stores.sqlite.record import (
     record_file,
     write_record,
 )
-from penstock.contract.errors import PenstockError, StorageUnavailable
+from penstock.contract.errors import ConfigurationError, PenstockError, StorageUnavailable
 
 _REMEDY = (
     "Requests are refused until the right file is back; if it was changed in place, restart the "
@@ -74,6 +75,7 @@ class StoreGuard:
         self._modified = 0
         self._damage: str | None = None
         self._record_failed = False
+        self._remembered: Progress | None = None
         self._reported: str | None = None
         self._lock = threading.Lock()
 
@@ -112,17 +114,19 @@ class StoreGuard:
             self._report(None)
 
     def _is_damaged(self, found: os.stat_result) -> bool:
-        """Look at the header of a file that a checkpoint, or something else, has written."""
-        header, before = read_header(self.path), self._known
-        if header is None or (found.st_size < self._size and found.st_size < header.size):
-            # What SQLite keeps in memory does not fit the file any more, whatever is put there.
-            self._damage = "was truncated or overwritten while it was open"
-        elif before is not None and header.changes < before.changes:
-            self._damage = "was overwritten by an older copy while it was open"
+        """Look at a file that a checkpoint, or something else, has written."""
+        mark, known = read_mark(self.path), self._known
+        if mark is None:
+            # In the middle of a checkpoint it cannot be read either, and does not become smaller.
+            if found.st_size < self._size:
+                # What SQLite has in memory does not fit the file any more, whatever is put there.
+                self._damage = "was truncated or overwritten while it was open"
+        elif known is not None and (mark.id != known.id or mark.synced < known.synced):
+            self._damage = "was overwritten by another one while it was open"
         else:
             self._size, self._modified = found.st_size, found.st_mtime_ns
-            if before is not None:
-                self._known = msgspec.structs.replace(before, changes=header.changes)
+            if known is not None and mark.synced > known.synced:
+                self._known = msgspec.structs.replace(known, synced=mark.synced)
         return self._damage is not None
 
     def fell(self, what: str) -> None:
@@ -168,16 +172,15 @@ class StoreGuard:
             return f"is missing ({error.strerror})"
         if self._inode is not None and self._inode != (found.st_dev, found.st_ino):
             return "was replaced by another file"
-        header = read_header(self.path)
-        if header is None:
-            return "was replaced by an empty file" if not found.st_size else "is no database"
-        identifier = read_id(self.path)
-        if identifier is None and found.st_size < header.size:
-            return "was truncated"
-        if identifier != expected.id:
+        if not found.st_size:
+            return "was replaced by an empty file"
+        mark = read_mark(self.path)
+        if mark is None:
+            return "is no store, or is damaged"
+        if mark.id != expected.id:
             return "was replaced by another store"
-        if header.changes < expected.changes and has_wal(self.path):
-            return "was replaced by an older copy beside the -wal file of the newer one"
+        if mark.synced < expected.synced:
+            return f"was replaced by an older copy (mark {mark.synced}, known: {expected.synced})"
         try:
             with contextlib.closing(_connect(self.path, "ro")) as connection:
                 return _older(read_progress(connection), expected.progress)
@@ -191,12 +194,12 @@ class StoreGuard:
 
     def adopt(self, connection: sqlite3.Connection) -> None:
         """The store was verified, and is open from now on."""
-        identifier = read_id(self.path)
-        if identifier is None:
-            # Another process has just made it, and has not checkpointed yet.
-            row = connection.execute("SELECT id FROM penstock_store").fetchone()
-            identifier = str(row[0])
-        found, header = self.path.stat(), read_header(self.path)
+        # Another process may have made the store just now, and not have checkpointed yet.
+        mark = read_mark(self.path) or get_mark(connection)
+        if mark is None:
+            self._refuse("has lost its id")
+            return
+        found = self.path.stat()
         progress = read_progress(connection)
         if self._protected and self._known is not None:
             problem = _older(progress, self._known.progress)
@@ -204,12 +207,12 @@ class StoreGuard:
                 self._refuse(problem)
         with self._lock:
             self._inode = (found.st_dev, found.st_ino)
-            # A header that was not looked at yet.
+            # Not looked at yet.
             self._size, self._modified = found.st_size, 0
             known = StoreRecord(
                 path=self._name,
-                id=identifier,
-                changes=0 if header is None else header.changes,
+                id=mark.id,
+                synced=mark.synced,
                 progress=progress,
                 inode=self._inode,
                 protected=self._protected,
@@ -227,33 +230,64 @@ class StoreGuard:
             return
         try:
             self.check()
-            known, progress = self._known, self._synced()
+            synced = self._synced()
         except (sqlite3.Error, StorageUnavailable):
             # It was reported, or is locked: the record stays as it is until the next time.
             return
-        if known is None or progress is None:
+        if synced is None:
             return
-        now = msgspec.structs.replace(known, progress=progress, inode=None, protected=True)
         try:
             with self._lock:
-                before = read_record(self._record)
-                now = now.newer(before)
-                if now != before:
-                    write_record(self._record, now)
+                now = synced.newer(read_record(self._record))
+                write_record(self._record, now)
         except (OSError, StorageUnavailable) as error:
             if not self._record_failed:
                 _log.warning("the record of the store %s is not written: %s", self._name, error)
             self._record_failed = True
         else:
             self._record_failed = False
+            self._remembered = now.progress
 
-    def _synced(self) -> Progress | None:
-        """What a power failure does not take back: a checkpoint waits for the disk."""
+    def _synced(self) -> StoreRecord | None:
+        """What a power failure does not take back, for a checkpoint waits for the disk."""
         with contextlib.closing(_connect(self.path, "rw")) as connection:
             progress = read_progress(connection)
+            if progress == self._remembered:
+                return None
+            raise_mark(connection)
             query = "PRAGMA wal_checkpoint(PASSIVE)"
             busy, frames, written = connection.execute(query).fetchone()
-            return None if busy or frames != written else progress
+            mark = get_mark(connection)
+        if busy or frames != written or mark is None:
+            # Something is in the way: the next time will do.
+            return None
+        return StoreRecord(path=self._name, id=mark.id, synced=mark.synced, progress=progress)
+
+    def accept(self) -> str:
+        """Take what is at the path as this store, and return what that is.
+
+        Raises ConfigurationError when a `-wal` file of the lost store may be applied to it.
+        """
+        if self._record is None:
+            raise ConfigurationError("this store has no record: there is nothing to accept")
+        with contextlib.suppress(StorageUnavailable):
+            self._expected()
+        problem = None
+        if self._known is not None:
+            problem = self._difference(self._known)
+        if problem is not None and has_wal(self.path):
+            raise ConfigurationError(
+                f"{self._name}-wal lies beside the store and may belong to the one that was lost; "
+                "SQLite would mix them. Move it to where that store is, or, if it belongs to this "
+                f'one, run: sqlite3 {self._name} "PRAGMA wal_checkpoint(TRUNCATE)"'
+            )
+        self._record.unlink(missing_ok=True)
+        mark = read_mark(self.path)
+        if mark is None:
+            return "no store: the next start makes an empty one, without keys, budgets or history"
+        with contextlib.closing(_connect(self.path, "ro")) as connection:
+            progress = read_progress(connection)
+        return f"a store with {progress.entries:,} entries and {progress.key_rows} keys"
 
     def handed_over(self) -> StoreRecord | None:
         """What another process of this gateway is to expect; None of a store that has no id yet."""
@@ -287,7 +321,9 @@ class StoreGuard:
             _log.error("the store %s %s: requests are refused with 503", self._name, problem)
         else:
             _log.error(
-                "the store %s %s: what is spent from now on is not in the ledger", self._name, problem
+                "the store %s %s: what is spent from now on is not in the ledger",
+                self._name,
+                problem,
             )
 
 
@@ -332,4 +368,3 @@ def _older(found: Progress, expected: Progress) -> str | None:
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
-

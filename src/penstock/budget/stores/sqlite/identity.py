@@ -1,6 +1,6 @@
 """What identifies a store: a random id in its file, and numbers that only grow.
 
-The id and the header are read from the main file itself, without its `-wal` file: after the main
+The mark is read from the main file itself, without its `-wal` file: after the main
 file is replaced, SQLite would read the new file together with the `-wal` of the old one.
 """
 
@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 _TABLE = "penstock_store"
-_MAGIC = b"SQLite format 3\x00"
-_HEADER_BYTES = 100
 _NUMBERS = {
     "entries": ("ledger_entries", "SELECT max(id) FROM ledger_entries"),
     "budgets": ("ledger_meta", "SELECT value FROM ledger_meta WHERE name = 'generation'"),
@@ -24,13 +22,12 @@ _NUMBERS = {
 }
 
 
-class Header(NamedTuple):
-    """The first page of a database file, as far as it is needed."""
+class Mark(NamedTuple):
+    """What the main file says of itself."""
 
-    size: int
-    """How many bytes the file must have."""
-    changes: int
-    """A counter that checkpoints of a growing file raise; an older copy has a lower one."""
+    id: str
+    synced: int
+    """How often the store was marked; an older copy has a lower number."""
 
 
 class Progress(NamedTuple):
@@ -50,39 +47,36 @@ class Progress(NamedTuple):
 
 def give_id(connection: sqlite3.Connection) -> bool:
     """Give the store an id if it has none, inside a transaction; whether it had none."""
-    connection.execute(f"CREATE TABLE IF NOT EXISTS {_TABLE} (id TEXT NOT NULL)")
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {_TABLE} (id TEXT NOT NULL, synced INTEGER NOT NULL)"
+    )
     if connection.execute(f"SELECT 1 FROM {_TABLE}").fetchone() is not None:
         return False
-    connection.execute(f"INSERT INTO {_TABLE} VALUES (?)", (secrets.token_hex(16),))
+    connection.execute(f"INSERT INTO {_TABLE} VALUES (?, 0)", (secrets.token_hex(16),))
     return True
 
 
-def read_id(path: Path) -> str | None:
-    """The id in the main file; None when there is none, or no database."""
-    # `immutable` leaves out the -wal file, and changes nothing beside the file.
+def get_mark(connection: sqlite3.Connection) -> Mark | None:
+    """As the connection sees it."""
+    row = connection.execute(f"SELECT id, synced FROM {_TABLE}").fetchone()
+    return None if row is None else Mark(*row)
+
+
+def raise_mark(connection: sqlite3.Connection) -> None:
+    """Let an older copy be told from this store."""
+    connection.execute(f"UPDATE {_TABLE} SET synced = synced + 1")
+
+
+def read_mark(path: Path) -> Mark | None:
+    """The mark in the main file; None when it has none, or cannot be read."""
+    # `immutable` leaves out the -wal file. The file must not be opened without SQLite: to close it
+    # would take away the locks that the process has on it.
     uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     with contextlib.suppress(sqlite3.Error):
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         with contextlib.closing(connection):
-            row = connection.execute(f"SELECT id FROM {_TABLE}").fetchone()
-            return None if row is None else str(row[0])
+            return get_mark(connection)
     return None
-
-
-def read_header(path: Path) -> Header | None:
-    """None for a file that is no database."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEADER_BYTES)
-    except OSError:
-        return None
-    if len(head) < _HEADER_BYTES or not head.startswith(_MAGIC):
-        return None
-    page = int.from_bytes(head[16:18], "big")
-    # SQLite writes 1 for pages of 65,536 bytes.
-    page = 65536 if page == 1 else page
-    pages, changes = int.from_bytes(head[28:32], "big"), int.from_bytes(head[24:28], "big")
-    return Header(page * pages, changes)
 
 
 def read_progress(connection: sqlite3.Connection) -> Progress:

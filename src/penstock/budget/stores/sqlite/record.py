@@ -19,8 +19,8 @@ class StoreRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     id: str
-    changes: int = 0
-    """The counter in the header of the file."""
+    synced: int = 0
+    """How often the store was marked."""
     progress: Progress = Progress()
     inode: tuple[int, int] | None = None
     """Device and number of the open file; only processes of one gateway give it to each other."""
@@ -33,7 +33,7 @@ class StoreRecord(msgspec.Struct, frozen=True, kw_only=True):
             return self
         progress = Progress(*map(max, zip(self.progress, other.progress, strict=True)))
         return msgspec.structs.replace(
-            self, changes=max(self.changes, other.changes), progress=progress
+            self, synced=max(self.synced, other.synced), progress=progress
         )
 
 

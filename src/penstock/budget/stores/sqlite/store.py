@@ -77,7 +77,8 @@ class SqliteStore:
     ) -> Self:
         """Open the file or make it; an older one is backed up beside itself, then brought up.
 
-        `guard` refuses a file that is not the expected one, with StorageUnavailable. Raises ConfigurationError when it cannot be used: damaged, read-only, newer than this code.
+        `guard` refuses a file that is not the expected one, with StorageUnavailable. Raises
+        ConfigurationError when it cannot be used: damaged, read-only, newer than this code.
         """
         if synchronous not in ("normal", "full"):
             raise ConfigurationError(f"synchronous={synchronous!r}: give 'normal' or 'full'")
