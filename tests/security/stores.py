@@ -237,24 +237,35 @@ class World:
         assert self.upstream.asked <= ADMITTED
 
     def refuses(self) -> None:
-        """No worker serves anybody, and all say so."""
+        """No worker serves anybody, and all say so; `/ready` half a second later at most."""
+        asked = self.upstream.asked
         for _ in range(2 * self.workers):
             answer = self.ask(self.key)
-            assert answer.status_code == 503, answer.text
-            assert answer.json()["error"]["code"] == "storage_unavailable"
-            assert int(answer.headers["retry-after"]) > 0
-            assert self.ready() == 503
+            code = answer.json()["error"]["code"]
+            # What a budget refuses is refused without a word in the ledger.
+            assert (answer.status_code, code) in (
+                (503, "storage_unavailable"),
+                (429, "insufficient_quota"),
+            )
+            if answer.status_code == 503:
+                assert int(answer.headers["retry-after"]) > 0
+        assert self.upstream.asked == asked
+        self.until_all_say(503)
         self.holds()
+
+    def until_all_say(self, status: int) -> None:
+        """Until every worker says so of itself, as far as connections reach them all."""
+        in_a_row = 0
+        deadline = time.monotonic() + LIMIT_S
+        while in_a_row < 4 * self.workers:
+            assert time.monotonic() < deadline, self.why()
+            in_a_row = in_a_row + 1 if self.ready() == status else 0
 
     def serves(self) -> None:
         """Every worker serves again, as far as the budget goes; it may take them a moment."""
-        in_a_row = 0
-        deadline = time.monotonic() + LIMIT_S
-        while in_a_row < 3 * self.workers:
-            assert time.monotonic() < deadline, self.why()
-            in_a_row = in_a_row + 1 if self.ready() == 200 else 0
-        for _ in range(self.workers):
-            assert self.ask(self.key).status_code in (200, 429), self.log.read_text()
+        self.until_all_say(200)
+        # A worker that was not among those asked may be a moment later.
+        wait_for(lambda: self.ask(self.key).status_code in (200, 429), "an answer")
         self.holds()
 
     # -- what may happen to the store
