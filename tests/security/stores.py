@@ -109,7 +109,9 @@ class Upstream:
 class World:
     """A folder with a store, and the gateway that is served from it."""
 
-    def __init__(self, folder: Path, workers: int, *, budget: str = BUDGET) -> None:
+    def __init__(
+        self, folder: Path, workers: int, *, budget: str = BUDGET, admin: bool = True
+    ) -> None:
         self.folder = folder
         self.workers = workers
         self.home = folder / "home"
@@ -117,7 +119,9 @@ class World:
         self.store = self.home / "penstock.db"
         self.upstream = Upstream()
         self.config = folder / "penstock.toml"
-        self.config.write_text(CONFIG.format(admin=ADMIN, port=self.upstream.port, budget=budget))
+        self.config.write_text(
+            CONFIG.format(admin=ADMIN if admin else "", port=self.upstream.port, budget=budget)
+        )
         # A connection for each request, so that any worker may take it.
         self.client = httpx.Client(
             limits=httpx.Limits(max_keepalive_connections=0), timeout=LIMIT_S, trust_env=False
@@ -356,6 +360,42 @@ def replaced_by_older(world: World) -> Generator[None]:
     with missing(world):
         shutil.copy2(world.folder / "backup.db", world.store)
         yield
+
+
+@contextmanager
+def truncated(world: World) -> Generator[None]:
+    """`: > penstock.db`: the file is the same, and what was in it is gone."""
+    yield from _in_place(world, lambda: world.store.write_bytes(b""))
+
+
+@contextmanager
+def overwritten(world: World) -> Generator[None]:
+    """`cp backup.db penstock.db`: the file is the same, with what was in it before."""
+    content = (world.folder / "backup.db").read_bytes()
+    yield from _in_place(world, lambda: world.store.write_bytes(content))
+
+
+@contextmanager
+def emptied(world: World) -> Generator[None]:
+    """All rows are deleted."""
+
+    def delete() -> None:
+        connection = sqlite3.connect(world.store, isolation_level=None, timeout=LIMIT_S)
+        names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for (table,) in connection.execute(names).fetchall():
+            connection.execute(f"DELETE FROM {table}")
+        connection.close()
+
+    yield from _in_place(world, delete)
+
+
+def _in_place(world: World, damage: Callable[[], object]) -> Generator[None]:
+    """The files as they were come back when nothing has them open."""
+    whole = world.copy(f"whole-{time.monotonic_ns()}")
+    damage()
+    yield
+    world.kill()
+    world.put(whole)
 
 
 @contextmanager

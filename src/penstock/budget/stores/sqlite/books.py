@@ -91,10 +91,10 @@ class Books:
 
     # -- the transaction
 
-    def begin(self) -> None:
-        """Take the write lock, and forget what others have made untrue."""
+    def begin(self, limit_s: float) -> None:
+        """Take the write lock within this time, and forget what others have made untrue."""
         execute = self.connection.execute
-        patiently(lambda: execute("BEGIN IMMEDIATE"))
+        patiently(lambda: execute("BEGIN IMMEDIATE"), limit_s)
         (seen,) = execute("PRAGMA data_version").fetchone()
         if seen != self._seen or len(self._balances) > _MOST_BALANCES:
             try:
