@@ -6,6 +6,8 @@ WORKERS ?= 4
 # The order of the tests and their random numbers: the same in each run, so that a run without a
 # failure stays one. `make fuzz` and `make coverage` take another order each time.
 SEED ?= 1
+# How many orders of faults `make fuzz` tries on real gateways.
+SCHEDULES ?= 10
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -44,7 +46,7 @@ coverage: $(VENV)/.test-stamp ## run the tests and measure which lines they reac
 
 fuzz: $(VENV)/.test-stamp ## search the property tests for new failures, at random (ARGS="-k name" narrows)
 	@scripts/test-services
-	@HYPOTHESIS_PROFILE=search $(PYTEST) -m hypothesis $(ARGS)
+	@HYPOTHESIS_PROFILE=search FAULT_SCHEDULES=$(SCHEDULES) $(PYTEST) -m "hypothesis or schedules" $(ARGS)
 
 lint: $(VENV)/.test-stamp ## format, style, types, layers, sizes and documentation checks
 	@VENV=$(VENV) scripts/lint

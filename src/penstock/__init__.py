@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 # First: `python -m penstock` must import nothing else while the working folder is on the path.
-import penstock._startup  # noqa: F401
+from penstock import _startup as _startup
 
 # isort: split
 import importlib
@@ -31,6 +31,7 @@ from penstock.contract.errors import (
     RateLimited,
     RequestCancelled,
     SamplingRejected,
+    StorageUnavailable,
     StreamInterrupted,
     StructuredOutputInvalid,
     ToolFailed,
@@ -192,6 +193,7 @@ __all__ = [
     "RouteDecision",
     "SamplingRejected",
     "SamplingRequest",
+    "StorageUnavailable",
     "StreamCallbacks",
     "StreamEvent",
     "StreamHandle",

@@ -26,6 +26,7 @@ from penstock.cli import (
     providers,
     route,
     serve,
+    storage,
     trust,
     usage,
 )
@@ -91,6 +92,7 @@ def build(*, rich: bool) -> typer.Typer:
     app.add_typer(route.build(), name="route", rich_help_panel=_LOOK)
     app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
     app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
+    app.add_typer(storage.build(), name="storage", rich_help_panel=_SET_UP)
     app.add_typer(mcp.build(), name="mcp", rich_help_panel=_SET_UP)
     app.add_typer(route.build(), name="route", rich_help_panel=_SET_UP)
     app.add_typer(embedded.build(), name="embedded", rich_help_panel=_SET_UP)

@@ -47,6 +47,7 @@ def train(
         from penstock.memory import training
 
         store = outcomes_of(config)
+        store.guard.verify()
         trained = training.train(
             store.path,
             _path(file),

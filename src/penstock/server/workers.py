@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.budget.stores.sqlite.record import StoreRecord
 from penstock.config.settings import Config
 from penstock.config.trust import ConfigFile
 from penstock.pool.supervise import Backoff
@@ -44,6 +45,8 @@ class Post(msgspec.Struct, frozen=True):
     """What ends when the parent does."""
     limits: int
     """The file in which all workers count."""
+    store: StoreRecord | None = None
+    """What the parent knows of the store."""
 
     @staticmethod
     def taken() -> Post | None:
@@ -99,8 +102,15 @@ class _Shared(NamedTuple):
 class Workers:
     """The worker processes of one gateway."""
 
-    def __init__(self, number: int, listener: socket.socket, arguments: Iterable[str]) -> None:
-        """`arguments` are those of `penstock serve`."""
+    def __init__(
+        self,
+        number: int,
+        listener: socket.socket,
+        arguments: Iterable[str],
+        store: Callable[[], StoreRecord | None] = lambda: None,
+    ) -> None:
+        """`arguments` are those of `penstock serve`; `store` is what a worker is to expect."""
+        self._store = store
         self._number = number
         self._listener = listener
         self._arguments = ("serve", *arguments)
@@ -173,8 +183,8 @@ class Workers:
         ready, tells_ready = os.pipe()
         leash, holds_leash = os.pipe()
         listener, limits = self._listener.fileno(), shared.limits
-        folder = str(shared.folder.path)
-        post = Post(index, self._number, folder, listener, tells_ready, leash, limits)
+        folder, expected = str(shared.folder.path), self._store()
+        post = Post(index, self._number, folder, listener, tells_ready, leash, limits, expected)
         try:
             try:
                 process = await start_worker(
