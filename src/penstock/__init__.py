@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 # First: `python -m penstock` must import nothing else while the working folder is on the path.
-import penstock._startup  # noqa: F401
+from penstock import _startup as _startup
 
 # isort: split
 import importlib
