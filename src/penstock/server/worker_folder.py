@@ -7,7 +7,6 @@ a folder in use from one whose processes were killed, and removes the latter.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
@@ -20,7 +19,6 @@ PREFIX = "penstock-workers-"
 LOOK_S = 0.5
 """How often the folder and the sockets in it are looked for."""
 _LOCK = "lock"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _log = logging.getLogger("penstock.server")
 
 
@@ -115,7 +113,9 @@ def remove_stale(base: Path) -> None:
 
 
 def _remove_if_stale(name: str, at: int) -> None:
-    folder = os.open(name, _FOLDER, dir_fd=at)
+    import fcntl
+
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
     try:
         if not _is_own_folder(os.fstat(folder)):
             return
@@ -131,6 +131,8 @@ def _remove_if_stale(name: str, at: int) -> None:
 
 def _locked(folder: Path) -> int:
     """Make the lock of this folder; it has its name only once it is held."""
+    import fcntl  # there is none for Windows, where siblings import this module too
+
     descriptor, temporary = tempfile.mkstemp(dir=folder)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
