@@ -109,7 +109,7 @@ async def _ledger(config: Config) -> Finding:
     try:
         store_guards().of(file).verify()
     except PenstockError as error:
-        return _problem("ledger", str(error), "see the runbook, "The store is not the same store"")
+        return _problem("ledger", str(error), 'see the runbook, "The store is not the same store"')
     if is_absent(file):
         folder = unwritable_folder(file)
         if folder is None:
