@@ -10,6 +10,18 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
 
 
+MAX_TOOL_CALLS = 1024
+"""Most tool calls of one answer; a provider may write a call in three bytes."""
+
+
+def check_tool_calls(count: int) -> None:
+    """Raise MalformedResponse when an answer has more than `MAX_TOOL_CALLS` calls."""
+    if count > MAX_TOOL_CALLS:
+        raise MalformedResponse(
+            f"the answer has more than {MAX_TOOL_CALLS} tool calls", retryable=False
+        )
+
+
 def parse_arguments(text: str, *, tool: str) -> JSONObject:
     """The arguments of a tool call; models write nothing at all for a call without arguments."""
     if not text.strip():
@@ -103,7 +115,8 @@ class Assembler:
             if not isinstance(last, _TextBuffer):
                 last = _TextBuffer()
                 parts.append(last)
-            last.pieces.append("".join(self.run))
+            # The strings themselves, which the pool keeps as well: joined, they would exist twice.
+            last.pieces += self.run
             self.run.clear()
         return parts
 
@@ -135,7 +148,8 @@ class CallBuffer:
     __slots__ = ("id", "name", "pieces", "slot")
 
     def __init__(self, slot: int, id: str = "", name: str = "") -> None:
-        """Begin the call with this number among the calls."""
+        """Begin the call with this number, from 0, among the calls of an answer."""
+        check_tool_calls(slot + 1)
         self.slot = slot
         self.id = id
         self.name = name

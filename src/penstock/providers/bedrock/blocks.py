@@ -32,19 +32,21 @@ class TextBlock:
 class ThinkingBlock:
     """Thinking in pieces, or what is not to be seen of it."""
 
-    __slots__ = ("pieces", "redacted", "signature")
+    __slots__ = ("pieces", "redacted", "signature", "signed")
 
     def __init__(self) -> None:
         """Start empty."""
         self.pieces: list[str] = []
         self.redacted: list[str] = []
-        self.signature: str | None = None
+        self.signature: list[str] = []
+        self.signed = False
+        """Whether the stream's reader has the whole part."""
 
     def build(self) -> Reasoning:
         """The part, with its signature or its encrypted form unchanged."""
         if self.redacted:
             return Reasoning(signature=_joined_base64(self.redacted), redacted=True)
-        return Reasoning("".join(self.pieces), signature=self.signature)
+        return Reasoning("".join(self.pieces), signature="".join(self.signature) or None)
 
 
 AnyBlock: TypeAlias = TextBlock | ThinkingBlock | CallBuffer

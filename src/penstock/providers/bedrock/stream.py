@@ -106,8 +106,14 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
 
     def _stop(self, payload: bytes, events: _Events) -> None:
         block = self._blocks.by_index.get(_decode_block_stop(payload).content_block_index)
-        if isinstance(block, ThinkingBlock) and (part := block.build()).signature is not None:
-            events.append(ReasoningDelta("", part))
+        # Once: a stop that is repeated without end would repeat all of the thinking.
+        if (
+            isinstance(block, ThinkingBlock)
+            and not block.signed
+            and (block.signature or block.redacted)
+        ):
+            block.signed = True
+            events.append(ReasoningDelta("", block.build()))
 
     def _add(self, piece: ContentBlockDelta, events: _Events) -> None:
         delta, index = piece.delta, piece.content_block_index
@@ -138,7 +144,7 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
             block.pieces.append(thought.text)
             events.append(ReasoningDelta(thought.text))
         if thought.signature:
-            block.signature = (block.signature or "") + thought.signature
+            block.signature.append(thought.signature)
         if thought.redacted_content:
             block.redacted.append(thought.redacted_content)
 

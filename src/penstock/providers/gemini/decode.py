@@ -38,7 +38,7 @@ from penstock.providers.gemini.shapes import (
 )
 from penstock.providers.json_body import read_json
 from penstock.providers.reports import listed_error
-from penstock.streaming.assemble import Assembler
+from penstock.streaming.assemble import Assembler, check_tool_calls
 
 _STOP_REASONS: Mapping[str, StopReason] = {
     "STOP": "endTurn",
@@ -107,13 +107,24 @@ def blocked(answer: Answer) -> ContentRejected | None:
 class Collector:
     """Keeps what one answer has said, whether it came whole or in pieces."""
 
-    __slots__ = ("_ids", "_message", "_parts", "_run", "_token", "model", "response_id", "usage")
+    __slots__ = (
+        "_calls",
+        "_ids",
+        "_message",
+        "_parts",
+        "_run",
+        "_token",
+        "model",
+        "response_id",
+        "usage",
+    )
 
     def __init__(self) -> None:
         """Start empty."""
         self._parts = Assembler()
         self._run = self._parts.run
-        self._ids: list[str] = []
+        self._ids: set[str] = set()
+        self._calls = 0
         self._token: str | None = None
         self._message = ""
         self.usage: WireUsage | None = None
@@ -200,11 +211,13 @@ class Collector:
             self._parts.reasoning(text)
 
     def _add_call(self, call: Call, meta: JSONObject | None, events: list[ProviderEvent]) -> None:
-        number, id = len(self._ids), call.id
+        number, id = self._calls, call.id
+        self._calls += 1
+        check_tool_calls(self._calls)
         # Older models name no id, and two calls of one id could not be told apart.
         if not id or id in self._ids:
             id = call_id(self.response_id, number)
-        self._ids.append(id)
+        self._ids.add(id)
         arguments = call.args or {}
         self._parts.whole(ToolUse(id, call.name or "", arguments, meta=meta))
         written = msgspec.json.encode(arguments).decode()

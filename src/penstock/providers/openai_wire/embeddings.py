@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -74,9 +75,12 @@ def _vector(value: tuple[float, ...] | str) -> tuple[float, ...]:
         return value
     try:
         data = base64.b64decode(value, validate=True)
-        return struct.unpack(f"<{len(data) // 4}f", data)
+        vector = struct.unpack(f"<{len(data) // 4}f", data)
     except (ValueError, struct.error) as error:
         raise MalformedResponse(f"a vector is not base64 of 32-bit floats: {error}") from error
+    if not all(map(math.isfinite, vector)):
+        raise MalformedResponse("a vector has a number that is not finite")
+    return vector
 
 
 EMBEDDINGS = EmbeddingDialect(
