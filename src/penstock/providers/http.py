@@ -91,6 +91,7 @@ class HttpTransport:
         headers: Mapping[str, str],
         patience_s: float = 0.0,
         sent: Callable[[], object] | None = None,
+        *,
         allowance: ByteAllowance | None = None,
     ) -> WireResponse:
         """The whole answer, whatever its status; its headers may take `patience_s` if longer.

@@ -63,8 +63,9 @@ async def read_events(
     framing: Framing,
     decoder: StreamDecoder,
     settings: TransportSettings,
-    allowance: ByteAllowance,
     refuse: Callable[[bytes, Mapping[str, str], str], NoReturn],
+    *,
+    allowance: ByteAllowance,
 ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
     """A batch of events a network read; `refuse` raises what a body without frames stands for.
 

@@ -159,9 +159,7 @@ class WireProvider:
                 call = calls.begin(request)
                 try:
                     wire_call = self._dialect.encode(model, request, profile, True)
-                    allowance = allowance or self._allowance(
-                        model, request, wire_call, stream=True
-                    )
+                    allowance = allowance or self._allowance(model, request, wire_call, stream=True)
                     async with (
                         self._open(wire_call, call, allowance) as response,
                         contextlib.aclosing(self._events(response, allowance)) as batches,
@@ -224,9 +222,7 @@ class WireProvider:
         """The provider's model list."""
         listing = self._dialect.models
         with self._located():
-            response = await self._request(
-                listing.call(self.url, self._options), most=LIST_BYTES
-            )
+            response = await self._request(listing.call(self.url, self._options), most=LIST_BYTES)
             return listing.decode(response.body)
 
     async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
@@ -303,7 +299,7 @@ class WireProvider:
         headers = await self._authorized(wire_call, url, self._headers)
         sent = None if call is None else call.sent
         response = await self._transport.request(
-            url, wire_call, headers, patience_s, sent, allowance
+            url, wire_call, headers, patience_s, sent, allowance=allowance
         )
         if response.status != 200:
             if call is not None:
@@ -343,7 +339,9 @@ class WireProvider:
     ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
         decoder = self._dialect.stream_decoder(response.headers)
         settings = self._transport.settings
-        return read_events(response, self._framing, decoder, settings, allowance, self._refuse)
+        return read_events(
+            response, self._framing, decoder, settings, self._refuse, allowance=allowance
+        )
 
     def _refuse(self, body: bytes, headers: Mapping[str, str], what: str) -> NoReturn:
         self._dialect.decode(body, headers)

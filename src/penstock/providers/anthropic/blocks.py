@@ -19,7 +19,12 @@ from penstock.contract.messages import Content, JSONObject, MCPCall, Reasoning, 
 from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.shapes import Block, Delta
 from penstock.providers.mcp_calls import parts_of
-from penstock.streaming.assemble import CallBuffer, check_tool_calls, parse_arguments
+from penstock.streaming.assemble import (
+    CallBuffer,
+    Parts,
+    check_tool_calls,
+    parse_arguments,
+)
 
 
 class _Text:
@@ -98,7 +103,7 @@ class Blocks:
 
     def __init__(self) -> None:
         """Know no block yet."""
-        self._parts: list[_Piece] = []
+        self._parts: Parts[_Piece] = Parts()
         self._by_index: dict[int, _Piece | None] = {}
         self._calls = 0
         self._mcp_calls: dict[str, _MCPCall] = {}

@@ -24,7 +24,6 @@ from penstock.providers.bedrock.shapes import (
     MessageStop,
     ReasoningPiece,
     StreamMetadata,
-    WireUsage,
 )
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import CallBuffer
@@ -56,7 +55,7 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
         self._blocks = Blocks()
         self._foreign: set[int] = set()
         self._reason: str | None = None
-        self._usage: WireUsage | None = None
+        self._usage = msgspec.Raw()
         self._metadata = False
 
     def _read(self, frames: Sequence[EventStreamMessage], events: _Events) -> None:

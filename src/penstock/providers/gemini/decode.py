@@ -24,6 +24,7 @@ from penstock.contract.messages import (
     Text,
     ToolUse,
 )
+from penstock.providers.counts import has_counts, read_counts
 from penstock.providers.gemini import mcp
 from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
 from penstock.providers.gemini.errors import map_inline_error
@@ -72,6 +73,7 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _SHOWN = 300
 
 decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_usage = msgspec.json.Decoder(WireUsage).decode
 
 
 def decode(body: bytes) -> Reply:
@@ -127,7 +129,7 @@ class Collector:
         self._calls = 0
         self._token: str | None = None
         self._message = ""
-        self.usage: WireUsage | None = None
+        self.usage = msgspec.Raw()
         self.response_id: str | None = None
         self.model: str | None = None
 
@@ -138,7 +140,7 @@ class Collector:
 
     def learn(self, answer: Answer) -> None:
         """Take over what stands beside the candidates."""
-        if answer.usage_metadata is not None:
+        if has_counts(answer.usage_metadata):
             self.usage = answer.usage_metadata
         if self.response_id is None:
             self.response_id = answer.response_id
@@ -178,7 +180,7 @@ class Collector:
             self.model or "",
             # Empty, so that an answer that never ends is not taken for one that did.
             "" if paused else _stop_reason(reason, content),
-            _usage(self.usage),
+            read_counts(self.usage, _decode_usage, _usage),
             self.response_id,
             reason,
         )
@@ -251,9 +253,7 @@ def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
     return _STOP_REASONS.get(reason, reason)
 
 
-def _usage(usage: WireUsage | None) -> Usage:
-    if usage is None:
-        return Usage()
+def _usage(usage: WireUsage) -> Usage:
     return Usage(
         _sum(usage.prompt_token_count, usage.tool_use_prompt_token_count),
         _sum(usage.candidates_token_count, usage.thoughts_token_count),

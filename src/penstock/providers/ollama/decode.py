@@ -16,6 +16,7 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import ToolUse
+from penstock.providers.counts import count_of
 from penstock.providers.json_body import read_json
 from penstock.providers.ollama import tool_names
 from penstock.providers.ollama.errors import map_inline_error
@@ -124,7 +125,7 @@ class _Collector:
             content,
             answer.model or "",
             "toolUse" if calls else _STOP_REASONS.get(reason, reason),
-            Usage(answer.prompt_eval_count, answer.eval_count),
+            Usage(count_of(answer.prompt_eval_count), count_of(answer.eval_count)),
             None,
             reason,
         )

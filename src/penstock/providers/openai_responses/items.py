@@ -24,7 +24,7 @@ from penstock.contract.messages import Content, JSONObject, MCPCall, Reasoning, 
 from penstock.providers.openai_responses import mcp
 from penstock.providers.openai_responses.encode import ITEM_ID, PHASE
 from penstock.providers.openai_responses.shapes import ContentPart, OutputItem
-from penstock.streaming.assemble import check_tool_calls, parse_arguments
+from penstock.streaming.assemble import Parts, check_tool_calls, parse_arguments
 
 _BETWEEN_SUMMARIES = "\n\n"
 _MESSAGE, _CALL, _REASONING = "message", "function_call", "reasoning"
@@ -106,7 +106,7 @@ class Items:
 
     def __init__(self) -> None:
         """Know no item yet."""
-        self._items: list[_Item] = []
+        self._items: Parts[_Item] = Parts()
         self._by_key: dict[Key, _Item] = {}
         self._current: list[str] | None = None
         self._current_key: Key = None
