@@ -64,7 +64,7 @@ class StreamingResponse:
         if unpacker is None:
             return self._connection.ready() or await self._arriving(timeout)
         clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout
+        deadline, empty = clock() + timeout, 0
         while packed := self._packed or await self._arriving(timeout):
             if unpacker.eof:
                 # zlib would keep these bytes, however many there are.
@@ -81,6 +81,11 @@ class StreamingResponse:
             if data:
                 return data
             # Compressed blocks may be empty, and a run of them without end is never silent.
+            empty += len(packed)
+            if empty > _UNPACKED_AT_ONCE:
+                raise MalformedResponse(
+                    f"{self._route.shown} sent a compressed body without data in it"
+                )
             if clock() >= deadline:
                 raise ProviderTimeout(f"{self._route.shown} sent no data for {timeout:g} s")
         if self._begun and not unpacker.eof:
