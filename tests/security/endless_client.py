@@ -1,6 +1,6 @@
 """Asks for answers without end, and prints what came of each: `python -m ... URL FOLDER`.
 
-It reads `name limits form` from its input, a line for each row, and writes one line of JSON for each.
+It reads `name limits form` from its input, a line for each row, and writes a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def main(url: str, folder: str) -> None:
         for line in sys.stdin:
             name, limits, form = line.split()
             found = await ask(engines[limits], name, whole=form == "whole")
-            print(json.dumps(found), flush=True)
+            sys.stdout.write(json.dumps(found) + "\n")
         for engine in engines.values():
             # What is settled is written a moment later.
             await (await engine.ledger()).tend()
@@ -107,7 +107,7 @@ async def main(url: str, folder: str) -> None:
             "bills": len(bills),
             "above": [each.model for each in bills if each.amount_nanos > held[each.request_id]],
         }
-        print(json.dumps(books))
+        sys.stdout.write(json.dumps(books) + "\n")
 
 
 if __name__ == "__main__":
