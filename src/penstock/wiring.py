@@ -295,6 +295,8 @@ def transport_settings(config: Config) -> TransportSettings:
         first_token_timeout_s=pool.first_token_timeout_s,
         idle_timeout_s=pool.stream_idle_timeout_s,
         max_response_bytes=pool.max_response_bytes,
+        max_stream_bytes=pool.max_stream_bytes,
+        response_bytes_per_token=pool.response_bytes_per_token,
         ca_file=pool.ca_file,
     )
 

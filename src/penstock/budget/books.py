@@ -24,9 +24,13 @@ from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 
+<<<<<<< HEAD
 _MOST_TOKENS = 10**9
 """No call has more; what counts so is broken, and no store could add it up."""
 _RETRY_S, _TEND_EVERY = 1.0, 30
+=======
+_TEND_S = 30.0
+>>>>>>> streams
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
 _log = logging.getLogger(__name__)
@@ -84,9 +88,6 @@ class Held(msgspec.Struct, eq=False):
             _log.error("request %s is not settled: %s", self._hold.request_id, closed)
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
-        if (usage.input_tokens or 0) > _MOST_TOKENS or (usage.output_tokens or 0) > _MOST_TOKENS:
-            # An answer is there, and nobody can have read or written so much for it.
-            return self._as_held(attempt, Usage(), "counts more tokens than there can be")
         charge = self._books.charge(attempt, usage)
         if charge.price_source == UNPRICED and dict(self._costs).get(charge.target) is not None:
             return self._as_held(attempt, usage, "counts nothing that its price is for")
