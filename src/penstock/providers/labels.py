@@ -39,7 +39,7 @@ _LIKE_A_KEY = r"(?= [\w+/=.~-]{8} ) (?= [\w+/.~-]{0,64} (?-i: [0-9+/=] | [A-Za-z
 _AFTER_NAME = rf"""
   (?: {_QUOTE}{{0,3}} [\])]? {_FILLER} {_SPACE}{{0,8}} {_MARK} {_SPACE}{{0,8}}
     | {_QUOTE} {_SPACE}{{0,8}} , {_SPACE}{{0,8}} (?= [\[(]? [bu]? {_QUOTE} )
-      (?! [bu]? {_QUOTE} [\w -]{{0,64}} {_QUOTE} {_SPACE}{{0,8}} : )
+      (?! [bu]? (?P<same> {_QUOTE} ) [\w -]{{0,64}} (?P=same) {_SPACE}{{0,8}} : )
     | {_FILLER} {_SPACE}{{1,8}} (?= {_QUOTE} \S )
     | {_FILLER} {_SPACE}{{1,8}} (?= [\w+/.~-]{{12}} ) {_LIKE_A_KEY}
   )
