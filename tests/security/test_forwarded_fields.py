@@ -199,7 +199,7 @@ async def scene(kind: str, **settings: Any) -> AsyncGenerator[Scene]:
 
 
 def table(kind: str) -> Mapping[str, Any]:
-    general = ANY_CHAT if KINDS[kind].dialect == "openai_chat" else {}
+    general: Mapping[str, Any] = ANY_CHAT if KINDS[kind].dialect == "openai_chat" else {}
     return {**general, **KNOWN.get(kind, {})}
 
 

@@ -9,6 +9,7 @@ Answers of the model are not touched.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.contract.errors import InvalidRequest, PenstockError, Problem
@@ -19,6 +20,8 @@ _LEAST = 8
 """Anything shorter is no key, and would be found in the midst of ordinary words."""
 _LEAST_UNCUT = 12
 """So much of a secret's beginning or end is masked even where nothing shows that it was cut."""
+_MIDDLE = 6
+"""Characters that each one between the found beginning and end of a secret may take."""
 
 
 def mask_bytes(body: bytes, secrets: Iterable[str]) -> bytes:
@@ -90,10 +93,21 @@ def _words(secrets: Iterable[str]) -> tuple[str, ...]:
 
 def _places(letters: Letters, form: Form) -> Iterator[tuple[int, int]]:
     """Where the form stands in the text: all of it, or a beginning or end that gives it away."""
+    ends = sorted(_ends(letters, form))
     for at in letters.find_all(form.head):
         count = letters.common_after(at, form)
-        if count >= min(_LEAST_UNCUT, len(form.text)) or letters.is_cut_after(at + count):
-            yield letters.span(at, count, form.tail if count == len(form.text) else "")
+        whole = count == len(form.text)
+        if whole or count >= _LEAST_UNCUT or letters.is_cut_after(at + count):
+            start, end = letters.span(at, count, form.tail if whole else "")
+            # What stands between a beginning and an end is the rest in an encoding of its own.
+            near = bisect_left(ends, (end, 0))
+            if not whole and near < len(ends) and ends[near][0] - end <= _MIDDLE * len(form.text):
+                end = ends[near][1]
+            yield start, end
+    yield from ends
+
+
+def _ends(letters: Letters, form: Form) -> Iterator[tuple[int, int]]:
     for at in letters.find_all(form.end):
         end = at + len(form.end)
         count = letters.common_before(end, form)

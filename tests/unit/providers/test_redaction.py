@@ -274,3 +274,17 @@ def test_a_refusal_keeps_addresses_and_words() -> None:
 def test_nothing_is_taken_out_twice(text: str) -> None:
     once = without_keys(text)
     assert without_keys(once) == once
+
+
+ADVERSARIAL = (
+    *("a", "x-", "\\", '"', '\\"', "&quot;", "%22", "%5C", "[", "<", "://", "://a:", "@", "sk-"),
+    *("eyJ-", "Bearer ", "token ", "api_key: ", 'api_key="', "api_key=[", "key=", "input: "),
+    *("Authorization: a=b, ", "\nx-api-key: a", "--", "-u ", "\\u0022", "%25", '"key": "'),
+)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("part", ADVERSARIAL)
+def test_the_work_grows_with_the_text(part: str) -> None:
+    """A quadratic search takes hours for this text."""
+    without_keys(part * (100_000 // len(part)), refused=True)
