@@ -7,6 +7,8 @@ WORKERS ?= 4
 # failure stays one. `make fuzz` and `make coverage` take another order each time.
 SEED ?= 1
 ARGS ?=
+# How long `make fuzz` feeds the parsers, all of them together.
+FUZZ_SECONDS ?= 3600
 
 BIN := $(VENV)/bin
 # Where it is set, every one of a thousand processes would compile what it imports anew.
@@ -37,9 +39,12 @@ coverage: $(VENV)/.test-stamp ## run the tests and measure which lines they reac
 	@mkdir -p .cache/coverage
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov $(if $(ARGS),--cov-fail-under=0) $(ARGS)
 
-fuzz: $(VENV)/.test-stamp ## search the property tests for new failures, at random (ARGS="-k name" narrows)
+fuzz: $(VENV)/.test-stamp ## search for new failures: property tests at random, then the parsers for FUZZ_SECONDS
 	@scripts/test-services
-	@HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m hypothesis $(ARGS)
+	@failed=0; \
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m hypothesis $(ARGS) || failed=1; \
+	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) || failed=1; \
+	exit $$failed
 
 lint: $(VENV)/.test-stamp ## format, style, types, layers, sizes and documentation checks
 	@VENV=$(VENV) scripts/lint

@@ -71,6 +71,7 @@ _BARE = re.compile(
 _NESTING = re.compile(r"""(?P<slashes> \\{0,64}) (?P<quote> ["'`]) | [\[({] | [\])}]""", re.VERBOSE)
 _CLOSING_MARK = {"<": ">", "\u201c": "\u201d", "\u2018": "\u2019"}
 _SCHEME_WORD = re.compile(r"[A-Za-z][\w-]{0,30}+")
+_MASKED = re.compile(r"(?: [A-Za-z][\w-]{0,30}+ [^\S\r\n]{1,8} )? \[key\]", re.VERBOSE)
 _GAP = re.compile(r"[^\S\r\n]{1,8}")
 _PARAMETER = re.compile(r"\s{0,8}[,;]\s{0,8}[\w.-]{1,64}\s{0,2}=\s{0,2}")
 # An unescaped quote ends the line if it ends a string of JSON.
@@ -150,8 +151,8 @@ class _Place:
 
     def value(self, at: int, first: int, names: list[str]) -> tuple[int, int]:
         """The first character of the value and the one behind it."""
-        if self._text.startswith(SHOWN, at):
-            return at + len(SHOWN), at + len(SHOWN)
+        if masked := _MASKED.match(self._text, at):
+            return masked.end(), masked.end()
         if _ADDRESS.match(self._text, at):
             # Labels and credentials inside an address are masked on their own.
             return at, at
