@@ -9,6 +9,8 @@ SEED ?= 1
 # How many orders of faults `make fuzz` tries on real gateways.
 SCHEDULES ?= 10
 ARGS ?=
+# How long `make fuzz` feeds the parsers, all of them together.
+FUZZ_SECONDS ?= 3600
 
 BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -44,9 +46,13 @@ coverage: $(VENV)/.test-stamp ## run the tests and measure which lines they reac
 	@mkdir -p .cache/coverage
 	@$(PYTEST) --cov $(if $(ARGS),--cov-fail-under=0) $(ARGS)
 
-fuzz: $(VENV)/.test-stamp ## search the property tests for new failures, at random (ARGS="-k name" narrows)
+fuzz: $(VENV)/.test-stamp ## search for new failures: property tests at random, then the parsers for FUZZ_SECONDS
 	@scripts/test-services
-	@HYPOTHESIS_PROFILE=search FAULT_SCHEDULES=$(SCHEDULES) $(PYTEST) -m "hypothesis or schedules" $(ARGS)
+	@failed=0; \
+	HYPOTHESIS_PROFILE=search FAULT_SCHEDULES=$(SCHEDULES) \
+		$(PYTEST) -m "hypothesis or schedules" $(ARGS) || failed=1; \
+	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) || failed=1; \
+	exit $$failed
 
 lint: $(VENV)/.test-stamp ## format, style, types, layers, sizes and documentation checks
 	@VENV=$(VENV) scripts/lint

@@ -24,13 +24,7 @@ from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 
-<<<<<<< HEAD
-_MOST_TOKENS = 10**9
-"""No call has more; what counts so is broken, and no store could add it up."""
 _RETRY_S, _TEND_EVERY = 1.0, 30
-=======
-_TEND_S = 30.0
->>>>>>> streams
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
 _log = logging.getLogger(__name__)

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 _SIGNED_SECRETS = ("authorization", "x-amz-security-token")
 """What a signed call carries that nobody else may have."""
+_ERROR_LIMIT = 2**18
+"""Bytes of the body of an error that are read: its message is cut after some hundred characters."""
 
 
 class WireProvider:
@@ -252,7 +254,8 @@ class WireProvider:
         return (*self._secrets, *filter(None, signed))
 
     def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
-        return self._dialect.error(status, headers, mask_bytes(body, self.sent_secrets()))
+        masked = mask_bytes(body[:_ERROR_LIMIT], self.sent_secrets())
+        return self._dialect.error(status, headers, masked)
 
     async def _authorized(
         self, call: WireCall, url: str, headers: dict[str, str]
