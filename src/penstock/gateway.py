@@ -39,7 +39,6 @@ from penstock.contract.tools import ToolSource
 from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.sampling import Sampling
-from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
 from penstock.health import Health
 from penstock.mcp.host.policy import SamplingPolicy
@@ -51,7 +50,14 @@ from penstock.routing.targets import Ways
 from penstock.teaching import Teaching, learning_of, watch_learning
 from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
-from penstock.wiring import books_of, pool_of, sampling_policy, transport_settings, warned
+from penstock.wiring import (
+    books_of,
+    limits_of,
+    pool_of,
+    sampling_policy,
+    transport_settings,
+    warned,
+)
 
 T = TypeVar("T")
 _LAST_WORDS_S = 5.0
@@ -109,10 +115,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             Pipeline(
                 self._targets,
                 self._pool,
-                Limits(
-                    max_temperature=config.limits.max_temperature,
-                    max_stop_sequences=config.limits.max_stop_sequences,
-                ),
+                limits_of(config),
                 accounts=self._books,
             ),
         )

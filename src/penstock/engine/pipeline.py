@@ -28,10 +28,10 @@ from penstock.contract.exchange import (
 from penstock.contract.ports import Pool, RouteDecision, Router, Target
 from penstock.contract.requests import Caller
 from penstock.engine.accounts import Accounts, NoAccounts
+from penstock.engine.limits import Limits
 from penstock.engine.meter import NOBODY, Meter
 from penstock.engine.running import InFlight
 from penstock.engine.validate import (
-    Limits,
     validate,
     validate_embedding,
     validate_transcription,
@@ -116,7 +116,7 @@ class Pipeline:
     ) -> EmbeddingResult:
         """A vector for each text."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_embedding(request)
+            request = validate_embedding(request, self._limits)
             async with meter.paying(request, (target,)):
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.embed(target, request, meter.trail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -15,7 +16,14 @@ from penstock.contract.events import (
     ToolStarted,
     ToolUseDelta,
 )
-from penstock.contract.messages import Content, JSONObject, MCPCall, Reasoning, Text
+from penstock.contract.messages import (
+    Content,
+    JSONObject,
+    MCPCall,
+    Reasoning,
+    Text,
+    join_text,
+)
 from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.shapes import Block, Delta
 from penstock.providers.mcp_calls import parts_of
@@ -91,13 +99,14 @@ _Piece: TypeAlias = _Text | _Thinking | CallBuffer | _MCPCall | _Listing
 class Blocks:
     """The blocks in the order in which each began; of the server's own tools, only MCP's."""
 
-    __slots__ = ("_by_index", "_calls", "_parts", "_texts")
+    __slots__ = ("_by_index", "_calls", "_mcp_calls", "_parts", "_texts")
 
     def __init__(self) -> None:
         """Know no block yet."""
         self._parts: list[_Piece] = []
         self._by_index: dict[int, _Piece | None] = {}
         self._calls = 0
+        self._mcp_calls: dict[str, _MCPCall] = {}
         self._texts: dict[int, list[str]] = {}
 
     @property
@@ -219,6 +228,8 @@ class Blocks:
                 written = msgspec.json.encode(_input(block.input, block.name)).decode()
                 call.pieces.append(written)
             self._parts.append(call)
+            # Of several with one id, the first gets the answer.
+            self._mcp_calls.setdefault(call.id, call)
             return call
         if block.type == "mcp_tool_result":
             return self._answer_mcp(block, events)
@@ -226,10 +237,9 @@ class Blocks:
 
     def _answer_mcp(self, block: Block, events: list[ProviderEvent]) -> _MCPCall:
         id = block.tool_use_id or ""
-        made = (part for part in self._parts if isinstance(part, _MCPCall) and part.id == id)
-        call = next(made, None)
+        call = self._mcp_calls.get(id)
         if call is None:
-            call = _MCPCall(id)
+            call = self._mcp_calls[id] = _MCPCall(id)
             self._parts.append(call)
         _start(call, events)
         call.answer = block
@@ -264,10 +274,11 @@ def _input(value: Any, tool: str) -> JSONObject:
 def _merged(parts: list[Content]) -> list[Content]:
     """Neighbouring texts as one: citations cut an answer into many blocks."""
     merged: list[Content] = []
-    for part in parts:
-        last = merged[-1] if merged else None
-        if isinstance(part, Text) and isinstance(last, Text):
-            merged[-1] = Text(last.text + part.text, meta=last.meta or part.meta)
+    for is_text, run in groupby(parts, key=lambda part: isinstance(part, Text)):
+        neighbours = list(run)
+        if is_text:
+            meta = next((part.meta for part in neighbours if part.meta), neighbours[0].meta)
+            merged.append(Text(join_text(neighbours), meta=meta))
         else:
-            merged.append(part)
+            merged += neighbours
     return merged

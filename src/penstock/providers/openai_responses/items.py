@@ -92,10 +92,12 @@ class Items:
     """The items in the order in which they began."""
 
     __slots__ = (
+        "_by_id",
         "_by_key",
         "_calls",
         "_current",
         "_current_key",
+        "_ids",
         "_items",
         "_refusals",
         "differs",
@@ -106,6 +108,8 @@ class Items:
         """Know no item yet."""
         self._items: list[_Item] = []
         self._by_key: dict[Key, _Item] = {}
+        self._by_id: dict[tuple[str, str], _Item] = {}
+        self._ids: set[str] = set()
         self._current: list[str] | None = None
         self._current_key: Key = None
         self._calls = 0
@@ -242,22 +246,23 @@ class Items:
         item = self._by_key.get(key)
         if item is None or item.kind != kind:
             # Some servers number a stream's items and those of its response differently.
-            same = (each for each in self._items if id and each.id == id and each.kind == kind)
-            item = next(same, None)
+            item = self._by_id.get((id, kind)) if id else None
             if item is None:
                 item = _Item(kind)
                 self._items.append(item)
             self._by_key[key] = item
         item.id = item.id or id
+        if item.id:
+            self._by_id.setdefault((item.id, kind), item)
         return item
 
     def _announce(self, own: _Item, item: OutputItem, events: list[ProviderEvent]) -> None:
         if own.slot is not None or not item.name:
             return
-        taken = {other.call_id for other in self._items}
         call_id = item.call_id or item.id or ""
         # Two calls of one id could not be told apart by their results.
-        own.call_id = call_id if call_id and call_id not in taken else _made_up(self._calls)
+        own.call_id = call_id if call_id and call_id not in self._ids else _made_up(self._calls)
+        self._ids.add(own.call_id)
         own.name = item.name
         own.slot = self._calls
         self._calls += 1
