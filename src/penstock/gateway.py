@@ -190,9 +190,12 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             return False
         return is_public(tool.url) and all(tool.suits(each) for each in able)
 
-    def tool_source(self, tool: MCPTool) -> ToolSource:
-        """The tools of this MCP server; the connection is kept until the engine is closed."""
-        return self._own.tool_servers.source(tool)
+    def tool_source(self, tool: MCPTool, *, owner: str | None = None) -> ToolSource:
+        """The tools of this MCP server; the connection is kept until the engine is closed.
+
+        The `owner`, such as the name of a caller's key, shares its connections with no other.
+        """
+        return self._own.tool_servers.source(tool, owner)
 
     @property
     def sampling_policy(self) -> SamplingPolicy:

@@ -88,8 +88,12 @@ def first_problems(problems: Iterable[Problem]) -> list[Problem]:
 def _shortened(problem: Problem) -> Problem:
     if len(problem.path) <= LONGEST_PROBLEM and len(problem.message) <= LONGEST_PROBLEM:
         return problem
-    return Problem(*(f"{text[:LONGEST_PROBLEM]}..." if len(text) > LONGEST_PROBLEM else text
-                     for text in (problem.path, problem.message)))
+    return Problem(
+        *(
+            f"{text[:LONGEST_PROBLEM]}..." if len(text) > LONGEST_PROBLEM else text
+            for text in (problem.path, problem.message)
+        )
+    )
 
 
 def shown(value: object) -> str:

@@ -6,15 +6,15 @@ the limits keeps an event loop for a fraction of a second, however it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from penstock.contract.errors import Problem
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
-from penstock.contract.messages import Content, MCPCall, Text, ToolResult, ToolUse
+from penstock.contract.messages import Content, JSONObject, MCPCall, Text, ToolResult, ToolUse
 from penstock.contract.options import MCPTool
 
 _CONTAINERS = (dict, list, tuple)
@@ -59,9 +59,6 @@ def excess(request: SamplingRequest, limits: Limits) -> list[Problem]:
         too_many("messages", _parts(request), limits, "max_parts", "parts"),
         too_many("tools", len(request.tools), limits, "max_tools"),
         too_many("mcp_tools", len(request.mcp_tools), limits, "max_mcp_servers"),
-        too_many(
-            "stop_sequences", len(request.stop_sequences), limits, "max_stop_sequences"
-        ),
         too_many("metadata", len(request.metadata), limits, "max_metadata", "entries"),
         _extra(request, limits),
         _hints(request, limits),
@@ -97,8 +94,8 @@ def weigh(value: Any, limits: Limits) -> tuple[int, int]:
         depth += 1
         below: list[Any] = []
         for node in level:
-            inner: Iterable[Any] = node.values() if isinstance(node, dict) else node
-            values += len(node)
+            inner = cast(JSONObject, node).values() if isinstance(node, dict) else node
+            values += len(inner)
             below += [each for each in inner if isinstance(each, _CONTAINERS)]
         level = below
     return values, depth

@@ -100,6 +100,17 @@ class Pipeline:
         """The targets that `run` and `start` would try, in their order, with the reasons."""
         return await self._router.explain(validate(request, self._limits), key=caller.key)
 
+    async def check_admission(self, request: SamplingRequest, caller: Caller = NOBODY) -> None:
+        """Do what `run` does before it calls a provider, and release what was reserved."""
+        # No request has ended here, so nothing is counted or reported.
+        with Meter(
+            request, InFlight(), UsageCounters(), Hooks(), self._accounts, caller=caller
+        ) as meter:
+            request = validate(request, self._limits)
+            ranked = await meter.within(request.timeout, lambda: self._router.rank(request))
+            async with meter.paying(request, ranked):
+                pass
+
     async def count(self, request: SamplingRequest) -> TokenCount:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.

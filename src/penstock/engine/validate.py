@@ -26,7 +26,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import ModelPreferences
-from penstock.engine.limits import Limits, excess, excess_texts
+from penstock.engine.limits import Limits, excess, excess_texts, too_many
 from penstock.engine.mcp_tools import mcp_problems
 
 _MOST_TOKENS = 2**31 - 1
@@ -40,7 +40,9 @@ def validate(request: SamplingRequest, limits: Limits) -> SamplingRequest:
 
     Raises InvalidRequest with every problem and its path.
     """
-    _refuse(excess(request, limits))
+    if beyond := excess(request, limits):
+        # What is counted there is not looked at one by one.
+        raise InvalidRequest.of([*_options(request, limits), *beyond])
     _refuse(
         chain(
             _options(request, limits),
@@ -136,7 +138,10 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield from _text("metadata", f"{name}{value if isinstance(value, str) else ''}")
     if request.temperature is not None:
         yield from _temperature(request.temperature, limits)
-    for index, sequence in enumerate(request.stop_sequences):
+    stops = request.stop_sequences
+    if problem := too_many("stop_sequences", len(stops), limits, "max_stop_sequences"):
+        yield problem
+    for index, sequence in enumerate(stops[: limits.max_stop_sequences]):
         if not sequence:
             yield Problem(f"stop_sequences[{index}]", "is empty; leave it out")
         yield from _text(f"stop_sequences[{index}]", sequence)
@@ -267,9 +272,7 @@ def _balance(path: str, message: Message, waiting: Mapping[str, None]) -> Iterat
             yield Problem(path, f"the call {identifier!r} before it has no tool result here")
     for result in results:
         if result.tool_use_id not in waiting:
-            yield Problem(
-                path, f"the tool result {result.tool_use_id!r} answers no call before it"
-            )
+            yield Problem(path, f"the tool result {result.tool_use_id!r} answers no call before it")
     if len(answered) != len(results):
         yield Problem(path, "a call is answered twice")
 

@@ -102,7 +102,6 @@ class Dialogue(msgspec.Struct, frozen=True, dict=True):
         first = places[0].partition(".content")[0] if places else "input"
         return first + match[3]
 
-
     @cached_property
     def _without_system(self) -> Sequence[tuple[str, ...]]:
         each = zip(self.messages, self.places, strict=True)

@@ -41,9 +41,7 @@ def is_sayable(schema: JSONObject) -> bool:
     if is_circular(schema) or has_free_keys(schema):
         return False
     found = list(nodes(schema))
-    optional = sum(
-        len(node.get("properties", {}).keys() - required_names(node)) for node in found
-    )
+    optional = sum(len(node.get("properties", {}).keys() - required_names(node)) for node in found)
     unions = sum("anyOf" in node or "oneOf" in node for node in found)
     unions += sum(isinstance(node.get("type"), list) for node in found)
     return optional <= _MOST_OPTIONAL and unions <= _MOST_UNIONS

@@ -26,6 +26,7 @@ from penstock.contract.messages import (
     MCPCall,
     Message,
     Reasoning,
+    Role,
     Text,
     ToolResult,
     ToolUse,
@@ -126,7 +127,7 @@ def _conversation(messages: Iterable[Message]) -> list[Message]:
     """The turns but the system's; neighbours of one role become one, as most templates want."""
     spoken = (message for message in messages if message.role != "system" and message.content)
     turns: list[Message] = []
-    for role, run in groupby(spoken, key=lambda message: message.role):
+    for role, run in groupby(spoken, key=_role):
         content: list[Content] = []
         for message in run:
             if content and isinstance(content[-1], Text) and isinstance(message.content[0], Text):
@@ -134,6 +135,10 @@ def _conversation(messages: Iterable[Message]) -> list[Message]:
             content += message.content
         turns.append(Message(role, tuple(content)))
     return turns
+
+
+def _role(message: Message) -> Role:
+    return message.role
 
 
 def _turns(conversation: Sequence[Message], *, calls: bool) -> list[dict[str, str]]:
