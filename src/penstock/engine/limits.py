@@ -199,8 +199,9 @@ def _all_values(request: SamplingRequest) -> Iterator[tuple[_Place, Any]]:
 
 
 def _values_of(part: Content) -> Iterator[tuple[str, Any]]:
-    if part.meta:
-        yield "meta", part.meta
+    meta: JSONObject | None = getattr(part, "meta", None)  # of what is no part, see `validate`
+    if meta:
+        yield "meta", meta
     if isinstance(part, ToolUse | MCPCall):
         yield "input", part.input
     if isinstance(part, ToolResult) and part.structured_content is not None:

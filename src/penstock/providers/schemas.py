@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from penstock.contract.exchange import SamplingRequest
@@ -102,6 +102,14 @@ def required_names(schema: JSONObject) -> frozenset[str]:
     given: Any = schema.get("required")
     names = cast(list[Any], given) if isinstance(given, list | tuple) else []
     return frozenset(name for name in names if isinstance(name, str))
+
+
+def overlaid(chain: Sequence[JSONObject], link: str) -> JSONObject:
+    """The schemas of a chain as a new one: earlier ones win, and the `link` is that of the last."""
+    whole = dict(chain[-1])
+    for schema in reversed(chain[:-1]):
+        whole |= {key: value for key, value in schema.items() if key != link}
+    return whole
 
 
 def _inside(node: JSONObject, optional: bool) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import referenced
+from penstock.providers.schemas import overlaid, referenced
 
 _Visit: TypeAlias = Callable[[Any], Any]
 
@@ -59,7 +59,7 @@ def for_tool(schema: JSONObject, room: Room | None = None) -> JSONObject:
     A schema for which there is no room stays as it is.
     """
     try:
-        return cast(JSONObject, _WriteOut(schema, room or Room()).visit(schema, ()))
+        return cast(JSONObject, _WriteOut(schema, room or Room()).visit(schema))
     except (TooLarge, RecursionError):
         return schema
 
@@ -79,14 +79,16 @@ class TooLarge(Exception):
 class _WriteOut:
     """Writes the references of one schema out."""
 
-    __slots__ = ("_room", "_root")
+    __slots__ = ("_above", "_room", "_root")
 
     def __init__(self, root: JSONObject, room: Room) -> None:
         self._root = root
         self._room = room
+        self._above: set[str] = set()
+        """The references that have led to what is visited."""
 
-    def visit(self, value: Any, above: tuple[str, ...]) -> Any:
-        """This schema without references; `above` are those that led here."""
+    def visit(self, value: Any) -> Any:
+        """This schema without references."""
         if isinstance(value, bool):
             self._room.take(0)
             return {} if value else {"description": "Nothing fits here."}
@@ -95,18 +97,37 @@ class _WriteOut:
             return value
         node = cast(JSONObject, value)
         self._room.take(sum(_size(inner) for key, inner in node.items() if key not in _NESTED))
-        reference = node.get("$ref")
-        if not isinstance(reference, str):
-            found = _children(node, lambda child: self.visit(child, above))
-            return {key: inner for key, inner in found.items() if key not in _SHELVES}
-        beside = {key: inner for key, inner in node.items() if key != "$ref"}
-        if reference in above:
-            name = reference.rpartition("/")[2]
-            return {"type": "object", "description": f"Again a {name}.", **beside}
-        target = referenced(reference, self._root)
-        if not isinstance(target, dict):
-            return node
-        return self.visit(cast(JSONObject, target) | beside, (*above, reference))
+        if isinstance(node.get("$ref"), str):
+            return self._written_out(node)
+        # Definitions are written out where they are referred to.
+        plain = {key: inner for key, inner in node.items() if key not in _SHELVES}
+        return _children(plain, self.visit)
+
+    def _written_out(self, node: JSONObject) -> Any:
+        """What the reference leads to, with what stands beside it and beside further references."""
+        chain = [node]
+        entered: list[str] = []
+        again = ""
+        while isinstance(reference := chain[-1].get("$ref"), str):
+            self._room.take(len(reference))
+            if reference in self._above:
+                again = reference
+                break
+            target = referenced(reference, self._root)
+            if not isinstance(target, dict):
+                break
+            self._above.add(reference)
+            entered.append(reference)
+            chain.append(cast(JSONObject, target))
+        whole = overlaid(chain, "$ref")
+        if again:
+            del whole["$ref"]
+            name = again.rpartition("/")[2]
+            whole = {"type": "object", "description": f"Again a {name}.", **whole}
+        elif "$ref" not in whole:
+            whole = self.visit(whole)
+        self._above.difference_update(entered)
+        return whole
 
 
 def _without_patterns(value: Any) -> Any:

@@ -23,7 +23,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import required_names
+from penstock.providers.schemas import overlaid, required_names
 
 _KEPT = frozenset(
     {
@@ -107,17 +107,7 @@ def _without_root_reference(schema: JSONObject) -> JSONObject:
             break
         seen.add(name)
         chain.append(cast(JSONObject, target))
-    return _overlaid(chain, "$ref")
-
-
-def _overlaid(chain: list[JSONObject], link: str) -> JSONObject:
-    """The schemas of a chain as one: earlier ones win, and the `link` is that of the last."""
-    whole = chain[-1]
-    if len(chain) > 1:
-        whole = dict(whole)
-        for schema in reversed(chain[:-1]):
-            whole |= {key: value for key, value in schema.items() if key != link}
-    return whole
+    return overlaid(chain, "$ref")
 
 
 def _definitions(schema: JSONObject) -> JSONObject:
@@ -298,7 +288,7 @@ def _merged(schema: JSONObject) -> JSONObject:
         if len(parts) != 1 or not isinstance(parts[0], dict):
             raise _Inexpressible
         chain.append(cast(JSONObject, parts[0]))
-    return _overlaid(chain, "allOf")
+    return overlaid(chain, "allOf")
 
 
 def _or_null(schema: JSONObject) -> JSONObject:

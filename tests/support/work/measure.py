@@ -1,0 +1,211 @@
+"""Measures the work of requests in this process; prints one JSON document for the tests.
+
+`python -m tests.support.work.measure growth` has every body of `bodies` at n, 2n and 4n, with limits
+that let all of it through: the algorithms are to hold without them. `... hold` has large bodies and
+the limits as they are by default: what counts is how long one step of the event loop may be.
+"""
+
+from __future__ import annotations
+
+from tests.support.work.counter import Counter, counted
+
+COUNTER: Counter = counted("penstock")
+
+import asyncio  # noqa: E402 - the package may not be imported before it is counted
+import json  # noqa: E402
+import sys  # noqa: E402
+import tempfile  # noqa: E402
+import threading  # noqa: E402
+from collections.abc import AsyncGenerator, Sequence  # noqa: E402
+from contextlib import asynccontextmanager, suppress  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+import msgspec  # noqa: E402
+
+from penstock.config.settings import Config  # noqa: E402
+from penstock.contract.errors import PenstockError  # noqa: E402
+from penstock.contract.exchange import Reply, SamplingRequest  # noqa: E402
+from penstock.contract.options import Capabilities  # noqa: E402
+from penstock.engine.limits import Limits  # noqa: E402
+from penstock.gateway import Engine  # noqa: E402
+from penstock.keys.records import hash_of, new_text  # noqa: E402
+from penstock.providers import (  # noqa: E402
+    anthropic,
+    bedrock,
+    gemini,
+    ollama,
+    openai_chat,
+    openai_responses,
+)
+from penstock.providers.embedded import encode as embedded  # noqa: E402
+from penstock.server.application import application  # noqa: E402
+from penstock.server.asgi import App  # noqa: E402
+from penstock.testing import FakeProvider  # noqa: E402
+from tests.support.work import bodies  # noqa: E402
+
+ADMIN = "admin-key-of-the-tests-0123456789"
+SIZES = (60, 120, 240)
+DIALECTS = [each.DIALECT for each in (anthropic, bedrock, gemini, ollama, openai_chat)]
+DIALECTS.append(openai_responses.DIALECT)
+MODELS = ("claude-sonnet-5-5", "us.anthropic.claude-sonnet-4-5", "gemini-3-pro", "qwen3", "gpt-5")
+
+
+class Encoding(FakeProvider):
+    """Writes each request in every dialect before it answers."""
+
+    def capabilities(self, model: str) -> Capabilities:
+        return msgspec.structs.replace(super().capabilities(model), extra_of="openai-chat")
+
+    async def generate(self, model: str, request: SamplingRequest) -> Reply:
+        for dialect, name in zip(DIALECTS, (*MODELS, "gpt-5"), strict=True):
+            profile = dialect.catalogue.profile(dialect.name, name, {})
+            with suppress(PenstockError):
+                dialect.encode(name, request, profile, False)
+        with suppress(PenstockError):
+            embedded.encode(request, provider="embedded", model="default")
+        self.requests.clear()
+        # The answer itself is not what is measured.
+        plain = msgspec.structs.replace(request, output_schema=None, tools=(), tool_choice=None)
+        return await super().generate("words-1", plain)
+
+
+def engine(home: Path, limits: dict[str, int]) -> tuple[Engine, str]:
+    """One with a key, a budget, prices and a limit of tokens, and the text of the key."""
+    text = new_text()
+    price = {"input": 0.001, "output": 0.001}
+    config = Config.model_validate(
+        {
+            "server": {"admin_key": ADMIN, "log": "none", "mcp_servers": ["*"]},
+            "storage": {"url": f"sqlite:///{home}/penstock.db"},
+            "providers": {"fake": {}},
+            "limits": limits,
+            "models": {
+                "default": {
+                    "targets": ["fake/echo", "fake/echo-2"],
+                    "prices": {"fake/echo": price, "fake/echo-2": price},
+                }
+            },
+            "budgets": {"total": {"limit_usd": 1_000_000.0}},
+            "keys": {"work": {"hash": hash_of(text), "tokens_per_minute": 10**12}},
+        }
+    )
+    made = Engine(config, model_files=False, keep_books=True)
+    made.use(Encoding())
+    return made, text
+
+
+@asynccontextmanager
+async def running(limits: dict[str, int]) -> AsyncGenerator[tuple[App, str]]:
+    """The application between its start and its stop."""
+    with tempfile.TemporaryDirectory() as folder:
+        made, key = engine(Path(folder), limits)
+        app = application(lambda: made, made.config)
+        received: asyncio.Queue[Any] = asyncio.Queue()
+        sent: asyncio.Queue[Any] = asyncio.Queue()
+        live = asyncio.create_task(app({"type": "lifespan"}, received.get, sent.put))
+        await received.put({"type": "lifespan.startup"})
+        assert (await sent.get())["type"] == "lifespan.startup.complete"
+        try:
+            yield app, key
+        finally:
+            await received.put({"type": "lifespan.shutdown"})
+            await live
+
+
+async def ask(app: App, key: str, path: str, body: bytes) -> tuple[int, str]:
+    """The status, and the beginning of the answer."""
+    shown = ADMIN if path.startswith("/admin") else key
+    headers = [
+        (b"authorization", f"Bearer {shown}".encode()),
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"accept", b"application/json, text/event-stream"),
+        (b"mcp-protocol-version", b"2025-06-18"),
+        (b"host", b"127.0.0.1"),
+    ]
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8400),
+        "penstock.on_lost": [],
+    }
+    events = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if events:
+            return events.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(event: dict[str, Any]) -> None:
+        sent.append(event)
+
+    await app(scope, receive, send)
+    said = b"".join(event.get("body", b"") for event in sent[1:])
+    return sent[0]["status"], said[:300].decode(errors="replace")
+
+
+async def grown(names: Sequence[str]) -> dict[str, Any]:
+    """The work of every case at three sizes."""
+    found: dict[str, Any] = {}
+    unlimited = {
+        name: 10**9
+        for name in Limits.__struct_fields__
+        if name not in ("max_temperature", "max_json_depth")
+    }
+    async with running({**unlimited, "max_json_depth": 200}) as (app, key):
+        for (path, name), make in bodies.cases().items():
+            if names and not any(each in f"{path} {name}" for each in names):
+                continue
+            work: list[tuple[int, int, int]] = []
+            said: list[Any] = []
+            # The first call imports and remembers what the others find.
+            for size in (2, *SIZES):
+                before = COUNTER.read()
+                said.append(await ask(app, key, path, msgspec.json.encode(make(size))))
+                after = COUNTER.read()
+                work.append(
+                    (after[0] - before[0], after[1] - before[1], after[2] - before[2])
+                )
+            found[f"{path} {name}"] = {"work": work[1:], "said": said[1:]}
+    return found
+
+
+async def held(names: Sequence[str]) -> dict[str, Any]:
+    """The longest step of the event loop for requests at the limits, in counted work."""
+    COUNTER.thread = threading.get_ident()
+    longest = 0.0
+    run = asyncio.events.Handle._run  # noqa: SLF001 - every step of a loop goes through it
+
+    def measured(self: Any) -> None:
+        nonlocal longest
+        before = COUNTER.work
+        run(self)
+        longest = max(longest, COUNTER.work - before)
+
+    asyncio.events.Handle._run = measured  # noqa: SLF001
+    found: dict[str, Any] = {}
+    async with running({}) as (app, key):
+        await ask(app, key, bodies.CHAT, msgspec.json.encode(bodies.chat()["messages"](2)))
+        for (path, name), body in bodies.largest():
+            if names and not any(each in f"{path} {name}" for each in names):
+                continue
+            longest = 0.0
+            said = await ask(app, key, path, body)
+            found[f"{path} {name}"] = {"work": longest, "said": said, "bytes": len(body)}
+    return found
+
+
+if __name__ == "__main__":
+    what, *chosen = sys.argv[1:]
+    print(json.dumps(asyncio.run({"growth": grown, "hold": held}[what](chosen))))
