@@ -37,9 +37,7 @@ def schemas() -> Mapping[str, Maker]:
         "anyOf": lambda n: root(properties={"a": {"anyOf": [{"type": "string"}] * n}}),
         "oneOf": lambda n: root(properties={"a": {"oneOf": [{"type": "integer"}] * n}}),
         "allOf": lambda n: root(properties={"a": {"allOf": [{"title": "t"}] * n}}),
-        "types": lambda n: root(
-            properties={"a": {"type": ["object"] * n, "properties": named(n)}}
-        ),
+        "types": lambda n: root(properties={"a": {"type": ["object"] * n, "properties": named(n)}}),
         "unknown keywords": lambda n: root(**{f"x-{i}": "v" for i in range(n)}),
         "chained $defs": lambda n: root(
             properties={"a": {"$ref": "#/$defs/d0"}},
@@ -54,8 +52,7 @@ def schemas() -> Mapping[str, Maker]:
             properties={"a": {"$ref": "#/$defs/d0"}},
             **{
                 "$defs": {
-                    f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * (n // 6)}
-                    for i in range(6)
+                    f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * (n // 6)} for i in range(6)
                 }
                 | _leaf(6)
             },
@@ -72,7 +69,9 @@ def _leaf(n: int) -> Body:
 
 
 def _turns(n: int) -> list[Body]:
-    return [{"role": ("user", "assistant")[i % 2], "content": f"{WORDS} {i}"} for i in range(n)] + [HI]
+    return [{"role": ("user", "assistant")[i % 2], "content": f"{WORDS} {i}"} for i in range(n)] + [
+        HI
+    ]
 
 
 def chat() -> Mapping[str, Maker]:
@@ -192,9 +191,7 @@ def messages() -> Mapping[str, Maker]:
     def calls(n: int) -> Body:
         asked = [{"type": "tool_use", "id": f"c{i}", "name": "f", "input": {}} for i in range(n)]
         given = [{"type": "tool_result", "tool_use_id": f"c{i}", "content": "r"} for i in range(n)]
-        return body(
-            HI, {"role": "assistant", "content": asked}, {"role": "user", "content": given}
-        )
+        return body(HI, {"role": "assistant", "content": asked}, {"role": "user", "content": given})
 
     def scattered(n: int) -> Body:
         given = [
@@ -237,7 +234,9 @@ def sampling() -> Mapping[str, Maker]:
         "tools": lambda n: body(
             tools=[{"name": f"f{i}", "inputSchema": {"type": "object"}} for i in range(n)]
         ),
-        "hints": lambda n: body(modelPreferences={"hints": [{"name": f"h{n}-{i}"} for i in range(n)]}),
+        "hints": lambda n: body(
+            modelPreferences={"hints": [{"name": f"h{n}-{i}"} for i in range(n)]}
+        ),
         "stopSequences": lambda n: body(stopSequences=[f"s{i}" for i in range(n)]),
         "metadata": lambda n: body(metadata={f"k{i}": "v" for i in range(n)}),
     }
@@ -252,7 +251,10 @@ def others() -> Mapping[tuple[str, str], Maker]:
         return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
 
     return {
-        (EMBEDDINGS, "input"): lambda n: {"input": [f"text {i}" for i in range(n)], "model": "fake/e"},
+        (EMBEDDINGS, "input"): lambda n: {
+            "input": [f"text {i}" for i in range(n)],
+            "model": "fake/e",
+        },
         (FEEDBACK, "unknown fields"): lambda n: {f"f{i}": 1 for i in range(n)},
         (KEYS, "models"): lambda n: {"name": f"k{n}", "models": ["default"] * n},
         (KEYS, "tags"): lambda n: {"name": f"t{n}", "tags": {f"t{i}": "v" for i in range(n)}},

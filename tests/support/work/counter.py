@@ -237,7 +237,9 @@ class _Rewriter(ast.NodeTransformer):
 
 def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Overloads have no body, and need none."""
-    return not any(isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list)
+    return not any(
+        isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list
+    )
 
 
 def _counted(name: str, *args: ast.expr) -> ast.Call:
