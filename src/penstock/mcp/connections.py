@@ -23,13 +23,15 @@ class Closable(Protocol):
 class Place:
     """One open connection among those that are allowed."""
 
-    __slots__ = ("_limit", "connection", "owner")
+    __slots__ = ("_limit", "closing", "connection", "owner")
 
     def __init__(self, limit: ConnectionLimit, connection: Closable, owner: str | None) -> None:
         """Made by `ConnectionLimit.enter`."""
         self._limit = limit
         self.connection = connection
         self.owner = owner
+        self.closing = False
+        """Whether it is being closed to make room, so that only one connection waits for it."""
 
     def leave(self) -> None:
         """The connection is closed."""
@@ -59,7 +61,8 @@ class ConnectionLimit:
             if idle is None:
                 await self._change()
             else:
-                await idle[1].aclose()
+                idle[1].closing = True
+                await idle[1].connection.aclose()
         place = Place(self, connection, owner)
         self._places.add(place)
         return place
@@ -81,13 +84,13 @@ class ConnectionLimit:
         own = sum(place.owner == owner for place in self._places)
         return owner is None or own < self._most_of_owner
 
-    def _idle(self, owner: str | None) -> Iterator[tuple[float, Closable]]:
+    def _idle(self, owner: str | None) -> Iterator[tuple[float, Place]]:
         """Those whose end would make a place."""
         all_full = len(self._places) >= self._most
         for place in self._places:
-            since = place.connection.idle_since
+            since = None if place.closing else place.connection.idle_since
             if since is not None and (all_full or place.owner == owner):
-                yield since, place.connection
+                yield since, place
 
     async def _change(self) -> None:
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -275,6 +275,25 @@ def cases() -> Mapping[tuple[str, str], Maker]:
     return {**found, **others()}
 
 
+def configurations() -> Mapping[str, Callable[[int], str]]:
+    """Configurations with so many problems, more of them than an error lists."""
+
+    def targets(n: int, form: str) -> str:
+        listed = ",\n".join(f'"{form.format(i)}"' for i in range(n))
+        return f"[providers.openai]\n[models.default]\ntargets = [\n{listed}\n]\n"
+
+    return {
+        "configuration, unknown providers": lambda n: targets(n, "nope{}/model"),
+        "configuration, wrong targets": lambda n: targets(n, "nothing{}"),
+        "configuration, unknown settings": lambda n: "".join(
+            f'[models.m{i}]\ntargets = ["openai/x"]\nbad{i} = 1\n' for i in range(n)
+        ),
+        "configuration, variables": lambda n: "".join(
+            f'[providers.p{i}]\nurl = "${{NO_SUCH_{i}}}"\n' for i in range(n)
+        ),
+    }
+
+
 def largest() -> Iterator[tuple[tuple[str, str], bytes]]:
     """Bodies that are as large as the limits allow by default, and some that are beyond them."""
     encode = msgspec.json.encode
@@ -289,17 +308,16 @@ def largest() -> Iterator[tuple[tuple[str, str], bytes]]:
     yield (CHAT, "long messages"), encode({"messages": long(9_999, 1_900), "max_tokens": 5})
     yield (CHAT, "parts"), encode(by[CHAT, "content parts"](19_000))
     yield (CHAT, "tools"), encode(by[CHAT, "tools"](1_024))
-    yield (CHAT, "rounds of tools"), encode(by[CHAT, "rounds of tools"](4_900))
     yield (CHAT, "too many tools"), encode(by[CHAT, "tools"](20_000))
-    yield (CHAT, "too many messages"), encode(by[CHAT, "messages"](60_000))
     yield (CHAT, "properties"), encode(by[CHAT, "answer, properties"](16_000))
-    yield (CHAT, "chained $defs"), encode(by[CHAT, "answer, chained $defs"](16_000))
     yield (CHAT, "empty lists"), b'{"messages":[],"metadata":{"a":[%s[]]}}' % (b"[]," * 6 * mb)
-    yield (CHAT, "empty texts"), b'{"messages":[],"metadata":{"a":[%s""]}}' % (b'"",' * 6 * mb)
     yield (CHAT, "commas in a text"), encode({"messages": long(1, mb), "x": "," * 18 * mb})
-    yield (RESPONSES, "tool calls"), encode(by[RESPONSES, "tool calls"](9_000))
     yield (MESSAGES, "results among texts"), encode(by[MESSAGES, "results among texts"](4_900))
     yield (SAMPLING, "messages"), encode(by[SAMPLING, "messages"](9_999))
-    yield (SAMPLING, "wrong messages"), encode(by[SAMPLING, "wrong messages"](9_999))
     yield (EMBEDDINGS, "texts"), encode({"input": [WORDS * 100] * 4_096, "model": "fake/e"})
     yield (MCP, "messages"), encode(by[MCP, "messages"](9_999))
+
+
+def smallest(path: str) -> Body:
+    """A body that this endpoint takes."""
+    return next(make(2) for (each, _), make in cases().items() if each == path)

@@ -107,30 +107,30 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self) -> None:
         self._inside = 0
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self._function(node)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:  # noqa: N802
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return self._function(node)
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         if self._inside:
             node.body = self.visit(node.body)
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         inside, self._inside = self._inside, 0
         node.body = [self.visit(each) for each in node.body]
         self._inside = inside
         return node
 
-    def visit_For(self, node: ast.For) -> ast.AST:  # noqa: N802
+    def visit_For(self, node: ast.For) -> ast.AST:
         return self._loop(node)
 
-    def visit_While(self, node: ast.While) -> ast.AST:  # noqa: N802
+    def visit_While(self, node: ast.While) -> ast.AST:
         return self._loop(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value is not None:
             node.value = self.visit(node.value)
         return node
@@ -141,7 +141,7 @@ class _Rewriter(ast.NodeTransformer):
             node.iter = _counted("each", node.iter)
         return node
 
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:  # noqa: N802
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         if not self._inside or len(node.ops) != 1:
             return node
@@ -150,37 +150,37 @@ class _Rewriter(ast.NodeTransformer):
         found = _counted("contains", node.left, node.comparators[0])
         return found if isinstance(node.ops[0], ast.In) else ast.UnaryOp(ast.Not(), found)
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
         sliced = isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load)
         return self._sized(node) if sliced else node
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:  # noqa: N802
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
         return self._sized(node) if isinstance(node.op, ast.Add | ast.BitOr | ast.Mult) else node
 
-    def visit_List(self, node: ast.List) -> ast.AST:  # noqa: N802
+    def visit_List(self, node: ast.List) -> ast.AST:
         return self._display(node, node.elts)
 
-    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:  # noqa: N802
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
         return self._display(node, node.elts)
 
-    def visit_Set(self, node: ast.Set) -> ast.AST:  # noqa: N802
+    def visit_Set(self, node: ast.Set) -> ast.AST:
         return self._display(node, node.elts)
 
-    def visit_Dict(self, node: ast.Dict) -> ast.AST:  # noqa: N802
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
         self.generic_visit(node)
         return self._sized(node) if None in node.keys else node
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:  # noqa: N802
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         self.generic_visit(node)
         return self._sized(node)
 
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:  # noqa: N802
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
         node.value = self.visit(node.value)
         return node
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         node.value = self.visit(node.value)
         if not self._inside or not isinstance(node.op, ast.Add | ast.BitOr):
             return node
@@ -193,7 +193,7 @@ class _Rewriter(ast.NodeTransformer):
         check = ast.Call(ast.Name("isinstance", ast.Load()), [grown, kinds], [])
         return [node, ast.If(check, [ast.Expr(_counted("size", grown))], [])]
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         own = isinstance(node.func, ast.Name) and node.func.id in ("super", "locals")
         if not self._inside or own:
@@ -201,7 +201,7 @@ class _Rewriter(ast.NodeTransformer):
         called = ast.Attribute(ast.Name(_NAME, ast.Load()), "call", ast.Load())
         return ast.Call(called, [node.func, *node.args], node.keywords)
 
-    def visit_Match(self, node: ast.Match) -> ast.AST:  # noqa: N802
+    def visit_Match(self, node: ast.Match) -> ast.AST:
         node.subject = self.visit(node.subject)
         for case in node.cases:
             if case.guard is not None:

@@ -1,8 +1,8 @@
 """Measures the work of requests in this process; prints one JSON document for the tests.
 
-`python -m tests.support.work.measure growth` has every body of `bodies` at n, 2n and 4n, with limits
-that let all of it through: the algorithms are to hold without them. `... hold` has large bodies and
-the limits as they are by default: what counts is how long one step of the event loop may be.
+`python -m tests.support.work.measure growth` sends every body of `bodies` at n, 2n and 4n, with
+limits that let all of it through: the algorithms must not need them. `... hold` sends large bodies
+under the default limits and reports the longest step of the event loop.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import json  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 import threading  # noqa: E402
-from collections.abc import AsyncGenerator, Sequence  # noqa: E402
+from collections.abc import AsyncGenerator, Callable, Sequence  # noqa: E402
 from contextlib import asynccontextmanager, suppress  # noqa: E402
+from operator import sub  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import msgspec  # noqa: E402
 
+from penstock.config.load import parse  # noqa: E402
 from penstock.config.settings import Config  # noqa: E402
 from penstock.contract.errors import PenstockError  # noqa: E402
 from penstock.contract.exchange import Reply, SamplingRequest  # noqa: E402
@@ -72,6 +74,14 @@ class Encoding(FakeProvider):
         return msgspec.structs.replace(super().capabilities(model), extra_of="openai-chat")
 
     async def generate(self, model: str, request: SamplingRequest) -> Reply:
+        if self.dialects is DIALECTS and (schema := request.output_schema) is not None:
+            # As generators ask: a schema that an API cannot say is put in words.
+            prompted = msgspec.structs.replace(schema, prompted=True)
+            self._encode(msgspec.structs.replace(request, output_schema=prompted))
+        self._encode(request)
+        return ANSWER
+
+    def _encode(self, request: SamplingRequest) -> None:
         for dialect in self.dialects:
             name = MODELS[dialect.name]
             profile = dialect.catalogue.profile(dialect.name, name, {})
@@ -80,7 +90,6 @@ class Encoding(FakeProvider):
         if self.dialects is DIALECTS:
             with suppress(PenstockError):
                 embedded.encode(request, provider="embedded", model="default")
-        return ANSWER
 
 
 def engine(home: Path, limits: dict[str, int], provider: FakeProvider) -> tuple[Engine, str]:
@@ -182,23 +191,36 @@ async def grown(names: Sequence[str]) -> dict[str, Any]:
         for (path, name), make in bodies.cases().items():
             if names and not any(each in f"{path} {name}" for each in names):
                 continue
-            work: list[tuple[int, int, int]] = []
+            work: list[tuple[int, ...]] = []
             said: list[Any] = []
             # The first call imports and remembers what the others find.
             for size in (2, *SIZES):
                 before = COUNTER.read()
                 said.append(await ask(app, key, path, msgspec.json.encode(make(size))))
-                after = COUNTER.read()
-                work.append((after[0] - before[0], after[1] - before[1], after[2] - before[2]))
+                work.append(tuple(map(sub, COUNTER.read(), before)))
             found[f"{path} {name}"] = {"work": work[1:], "said": said[1:]}
+    for name, write in bodies.configurations().items():
+        if not names or any(each in name for each in names):
+            found[name] = _read(write)
     return found
+
+
+def _read(write: Callable[[int], str]) -> dict[str, Any]:
+    """The work of a configuration with so many problems."""
+    work: list[tuple[int, ...]] = []
+    for size in (2, *SIZES):
+        text, before = write(size), COUNTER.read()
+        with suppress(PenstockError):
+            parse(text)
+        work.append(tuple(map(sub, COUNTER.read(), before)))
+    return {"work": work[1:], "said": [(400, "")]}
 
 
 async def held(names: Sequence[str]) -> dict[str, Any]:
     """The longest step of the event loop for requests at the limits, in counted work."""
     COUNTER.thread = threading.get_ident()
     longest = 0.0
-    run = asyncio.events.Handle._run  # noqa: SLF001 - every step of a loop goes through it
+    run = asyncio.events.Handle._run
 
     def measured(self: Any) -> None:
         nonlocal longest
@@ -206,16 +228,20 @@ async def held(names: Sequence[str]) -> dict[str, Any]:
         run(self)
         longest = max(longest, COUNTER.work - before)
 
-    asyncio.events.Handle._run = measured  # noqa: SLF001
+    asyncio.events.Handle._run = measured
     found: dict[str, Any] = {}
     one = Encoding()
     # A request is encoded for one target at a time, here for the dialect that looks at most.
     one.dialects = [openai_responses.DIALECT]
     async with running({}, one) as (app, key):
-        await ask(app, key, bodies.CHAT, msgspec.json.encode(bodies.chat()["messages"](2)))
+        warm: set[str] = set()
         for (path, name), body in bodies.largest():
             if names and not any(each in f"{path} {name}" for each in names):
                 continue
+            if path not in warm:
+                # What is imported and built once is not a matter of the request.
+                await ask(app, key, path, msgspec.json.encode(bodies.smallest(path)))
+                warm.add(path)
             longest = 0.0
             said = await ask(app, key, path, body)
             found[f"{path} {name}"] = {"work": longest, "said": said, "bytes": len(body)}
@@ -224,4 +250,4 @@ async def held(names: Sequence[str]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     what, *chosen = sys.argv[1:]
-    print(json.dumps(asyncio.run({"growth": grown, "hold": held}[what](chosen))))
+    sys.stdout.write(json.dumps(asyncio.run({"growth": grown, "hold": held}[what](chosen))))
