@@ -25,7 +25,7 @@ class Belongings:
         self._owns_transport = transport is None
         self._owns_tool_servers = tool_servers is None
         self.transport = transport or HttpTransport(transport_settings(config))
-        self.tool_servers = tool_servers or ToolServers()
+        self.tool_servers = tool_servers or ToolServers(*_connections(config))
         self._providers: dict[str, Provider] = {}
         self._left: set[str] = set()
         """The providers that an heir has."""
@@ -58,6 +58,7 @@ class Belongings:
             heir._owns_transport, self._owns_transport = self._owns_transport, False
         if self.tool_servers is heir.tool_servers:
             heir._owns_tool_servers, self._owns_tool_servers = self._owns_tool_servers, False
+            self.tool_servers.change(*_connections(heir._config))
         for name, provider in self._providers.items():
             if name not in self._left and self.shares(name, heir._config):
                 heir._providers[name] = provider
@@ -73,6 +74,11 @@ class Belongings:
         self._providers.clear()
         if self._owns_transport:
             await self.transport.aclose()
+
+
+def _connections(config: Config) -> tuple[int, int]:
+    limits = config.limits
+    return limits.max_mcp_connections, limits.max_mcp_connections_per_key
 
 
 def _settings(config: Config, name: str) -> ProviderSettings:

@@ -40,7 +40,6 @@ from penstock.contract.tools import ToolSource
 from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.sampling import Sampling
-from penstock.engine.validate import Limits
 from penstock.generators.factories import Generators
 from penstock.health import Health
 from penstock.mcp.host.policy import SamplingPolicy
@@ -54,6 +53,7 @@ from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
 from penstock.wiring import (
     books_of,
+    limits_of,
     pool_of,
     sampling_policy,
     store_guards,
@@ -121,10 +121,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             Pipeline(
                 self._targets,
                 self._pool,
-                Limits(
-                    max_temperature=config.limits.max_temperature,
-                    max_stop_sequences=config.limits.max_stop_sequences,
-                ),
+                limits_of(config),
                 accounts=self._books,
             ),
         )
@@ -199,9 +196,12 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             return False
         return is_public(tool.url) and all(tool.suits(each) for each in able)
 
-    def tool_source(self, tool: MCPTool) -> ToolSource:
-        """The tools of this MCP server; the connection is kept until the engine is closed."""
-        return self._own.tool_servers.source(tool)
+    def tool_source(self, tool: MCPTool, *, owner: str | None = None) -> ToolSource:
+        """The tools of this MCP server; the connection is kept until the engine is closed.
+
+        The `owner`, such as the name of a caller's key, shares its connections with no other.
+        """
+        return self._own.tool_servers.source(tool, owner)
 
     @property
     def sampling_policy(self) -> SamplingPolicy:

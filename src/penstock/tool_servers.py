@@ -13,6 +13,7 @@ from penstock.contract.options import MCPTool
 from penstock.contract.tools import ToolSource
 
 if TYPE_CHECKING:
+    from penstock.mcp.connections import ConnectionLimit
     from penstock.mcp.tools import ToolAdapter
 
 
@@ -23,23 +24,39 @@ MOST_KNOWN = 256
 class ToolServers:
     """Connections by what they lead to; an idle one closes by itself and opens again."""
 
-    def __init__(self) -> None:
-        """Nothing is connected before its tools are asked for."""
-        self._adapters: dict[bytes, ToolAdapter] = {}
+    def __init__(self, most: int = 128, most_of_owner: int = 32) -> None:
+        """Nothing is connected before its tools are asked for.
+
+        At most `most` connections are open at once, and `most_of_owner` for one owner.
+        """
+        self._limits = most, most_of_owner
+        self._limit: ConnectionLimit | None = None
+        self._adapters: dict[tuple[str | None, bytes], ToolAdapter] = {}
         self._forgotten: weakref.WeakSet[ToolAdapter] = weakref.WeakSet()
         """Those that somebody may still use."""
 
-    def source(self, tool: MCPTool) -> ToolSource:
-        """The tools of this server; raises ConfigurationError when the package mcp is missing."""
+    def change(self, most: int, most_of_owner: int) -> None:
+        """Go on with other limits of connections."""
+        self._limits = most, most_of_owner
+        if self._limit is not None:
+            self._limit.change(most, most_of_owner)
+
+    def source(self, tool: MCPTool, owner: str | None = None) -> ToolSource:
+        """The tools of this server; raises ConfigurationError when the package mcp is missing.
+
+        An owner shares its connections with no other.
+        """
         try:
+            from penstock.mcp.connections import ConnectionLimit
             from penstock.mcp.tools import ToolAdapter
         except ImportError as error:
             raise ConfigurationError(
                 "MCP tools need the package mcp: pip install 'penstock[mcp]'"
             ) from error
         # Who connects has been decided; it makes no other server of it.
-        key = msgspec.json.encode(msgspec.structs.replace(tool, mode="adapter"))
-        adapter = self._adapters.pop(key, None) or ToolAdapter(tool)
+        key = owner, msgspec.json.encode(msgspec.structs.replace(tool, mode="adapter"))
+        limit = self._limit = self._limit or ConnectionLimit(*self._limits)
+        adapter = self._adapters.pop(key, None) or ToolAdapter(tool, connections=limit, owner=owner)
         # The last used is the last to be forgotten.
         self._adapters[key] = adapter
         if len(self._adapters) > MOST_KNOWN:

@@ -26,6 +26,7 @@ from penstock.config.settings import (
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Provider, Target
+from penstock.engine.limits import Limits
 from penstock.keys.desk import KeyDesk
 from penstock.keys.records import Key, KeyBudget, KeyHash, budget_of
 from penstock.keys.ring import Keyring
@@ -78,6 +79,11 @@ def _own_price(price: PriceConfig) -> OwnPrice:
     # The number that was written, and not the nearest one that a float can be.
     given = {name: Decimal(repr(value)) for name, value in price if value is not None}
     return OwnPrice(**given)
+
+
+def limits_of(config: Config) -> Limits:
+    """How much one request may hold."""
+    return Limits(**{name: getattr(config.limits, name) for name in Limits.__struct_fields__})
 
 
 def books_of(

@@ -23,6 +23,7 @@ from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
+from penstock.tokens.size import is_long
 
 _RETRY_S, _TEND_EVERY = 1.0, 30
 _LONGEST_TAG, _MOST_TAGS = 128, 16
@@ -228,7 +229,7 @@ class Books:
                 self._tight = bool(hold.postings)
                 return Held(self, ledger, hold, candidates)
             self._tight = True
-        candidates = self._candidates(request, ranked)
+        candidates = await self._bounded(request, ranked)
         hold = await ledger.reserve(request_id, candidates, key=caller.key, tags=tags)
         return Held(self, ledger, hold, candidates)
 
@@ -236,7 +237,7 @@ class Books:
         """The most that one call of the dearest of these may cost; None without a price for one."""
         if not self.prices.prepared(ranked):
             await self._prepare(ranked)
-        costs = [most for _, most in self._candidates(request, ranked)]
+        costs = [most for _, most in await self._bounded(request, ranked)]
         known = [most for most in costs if most is not None]
         return max(known) if known and len(known) == len(costs) else None
 
@@ -281,11 +282,28 @@ class Books:
         if ledger is not None and not self._lent:
             await ledger.aclose()
 
+    async def _bounded(
+        self, request: AnyRequest, ranked: Sequence[Target]
+    ) -> list[tuple[Target, int | None]]:
+        if not is_long(request):
+            return self._candidates(request, ranked)
+        # In a thread, for each megabyte takes most of a tenth of a second.
+        able = self._able_of(ranked)
+        costs = await asyncio.to_thread(worst_cases, request, able, self.prices)
+        return self._costed_of(ranked, costs)
+
     def _candidates(
         self, request: AnyRequest, ranked: Sequence[Target], *, rough: bool = False
     ) -> list[tuple[Target, int | None]]:
-        able = [(target, self._abilities(target)) for target in ranked]
-        costs = worst_cases(request, able, self.prices, rough=rough)
+        costs = worst_cases(request, self._able_of(ranked), self.prices, rough=rough)
+        return self._costed_of(ranked, costs)
+
+    def _able_of(self, ranked: Sequence[Target]) -> list[tuple[Target, Capabilities]]:
+        return [(target, self._abilities(target)) for target in ranked]
+
+    def _costed_of(
+        self, ranked: Sequence[Target], costs: list[int | None]
+    ) -> list[tuple[Target, int | None]]:
         if self._at_once > 1:
             costs = [None if most is None else most * self._at_once for most in costs]
         return list(zip(ranked, costs, strict=True))

@@ -6,7 +6,8 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias, cast
 from pydantic import ValidationError
 
 from penstock.config import trust, untrusted
-from penstock.config.lines import line_of
+from penstock.config.lines import Lines
 from penstock.config.names import no_such_setting
 from penstock.config.settings import Config, PriceConfig, home
 from penstock.config.trust import ConfigFile, UntrustedFile
@@ -44,6 +45,10 @@ _DEEPEST = 32
 """Levels of tables and lists; the settings have six."""
 _MOST_NEEDS = 8
 """Settings that a message about trust names; the others are counted."""
+_MOST_LISTED = 50
+"""An error lists at most so many problems."""
+_Found: TypeAlias = tuple[_Place, Callable[[], str]]
+"""Where a problem is, and its message, which is made for the listed ones only."""
 
 
 def find() -> Path | None:
@@ -119,14 +124,15 @@ def _text_of(contents: trust.Contents, name: str) -> str:
 
 def _needs_of(text: str, document: untrusted.Document, unsafe: str) -> list[str]:
     found = untrusted.needs(document)
-    lines = [unsafe] if unsafe else []
-    lines += [
-        f"{untrusted.shown(_place(text, need.path))}: {need.reason}"
+    lines = Lines(text)
+    messages = [unsafe] if unsafe else []
+    messages += [
+        f"{untrusted.shown(_place(lines, need.path))}: {need.reason}"
         for need in islice(found, _MOST_NEEDS)
     ]
     if more := sum(1 for _ in found):
-        lines.append(f"and {more} more")
-    return lines
+        messages.append(f"and {more} more")
+    return messages
 
 
 def parse(text: str, name: str = FILE_NAME) -> Config:
@@ -161,24 +167,16 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _config(document: dict[str, Any], text: str, name: str) -> Config:
-    missing: list[str] = []
+    lines = Lines(text)
+    missing: list[_Found] = []
     written: dict[_Place, str] = {}
-    filled = _fill(document, (), text, missing, written)
-    if missing:
-        raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in missing))
+    filled = _fill(document, (), missing, written)
+    _refuse(missing, lines, name)
     try:
         config = Config.model_validate(filled)
     except ValidationError as error:
-        found = error.errors()
-        # Of a list whose items are wrong, pydantic also says that it is too short without them.
-        within = {item["loc"][:-1] for item in found}
-        problems = [
-            _explain(text, item["loc"], item["msg"], item["type"])
-            + _told(item["type"], written.get(item["loc"], item["input"]))
-            for item in found
-            if item["loc"] not in within
-        ]
-        raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems)) from None
+        _refuse(list(_misfits(error, written)), lines, name)
+        raise
     whole = _with_default_model(config)
     whole.written.update(written)
     found = chain(
@@ -187,69 +185,94 @@ def _config(document: dict[str, Any], text: str, name: str) -> Config:
         _idle_budgets(config),
         _wrong_keys(whole),
     )
-    problems = [f"{_place(text, path)}: {said}" for path, said in found]
-    if problems:
-        raise ConfigurationError("; ".join(f"{name}, {problem}" for problem in problems))
+    _refuse(list(found), lines, name)
     return whole
 
 
-def _unknown_names(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _refuse(found: Sequence[_Found], lines: Lines, name: str) -> None:
+    """Raise ConfigurationError with the first of the problems, if there are any."""
+    if not found:
+        return
+    problems = [f"{name}, {_place(lines, path)}: {say()}" for path, say in found[:_MOST_LISTED]]
+    if len(found) > _MOST_LISTED:
+        problems.append(f"and {len(found) - _MOST_LISTED} more problems")
+    raise ConfigurationError("; ".join(problems)) from None
+
+
+def _misfits(error: ValidationError, written: Mapping[_Place, str]) -> Iterator[_Found]:
+    """What does not fit its setting."""
+    found = error.errors(include_url=False, include_context=False)
+    # Of a list whose items are wrong, pydantic also says that it is too short without them.
+    within = {item["loc"][:-1] for item in found}
+    for item in found:
+        if item["loc"] not in within:
+            path, kind = _named(item["loc"]), item["type"]
+            value = written.get(item["loc"], item["input"])
+            yield path, partial(_explain, item["loc"], item["msg"], kind, value)
+
+
+def _unknown_names(config: Config) -> Iterator[_Found]:
     """Kinds and targets that do not exist: a typo must not wait for its first request."""
     for name, provider in config.providers.items():
         kind = provider.kind or name
         if kind not in KINDS:
             path = ("providers", name, "kind") if provider.kind else ("providers", name)
-            yield path, unknown_kind(kind)
+            yield path, partial(unknown_kind, kind)
     known = callable_names(config.providers)
     for name, model in config.models.items():
         for index, target in enumerate(model.targets):
             if (provider := target.partition("/")[0]) not in known:
-                yield ("models", name, "targets", index), unknown_kind(provider, known)
+                yield ("models", name, "targets", index), partial(unknown_kind, provider, known)
     embedder = config.routing.embedder
     provider, _, model = embedder.partition("/")
     if embedder != MODEL and embedder not in config.models:
         if not model:
             said = f"{embedder!r} is no embedder; write {MODEL!r}, provider/model or a model"
-            yield ("routing", "embedder"), said
+            yield ("routing", "embedder"), said.__str__
         elif provider not in known:
-            yield ("routing", "embedder"), unknown_kind(provider, known)
+            yield ("routing", "embedder"), partial(unknown_kind, provider, known)
 
 
-def _misplaced_prices(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _misplaced_prices(config: Config) -> Iterator[_Found]:
     """Prices that would never apply, and two for one target, of which only one could."""
     given: dict[str, tuple[str, PriceConfig]] = {}
     for name, model in config.models.items():
+        targets = frozenset(model.targets)
         for target, price in model.prices.items():
             path = ("models", name, "prices", target)
-            if target not in model.targets:
-                near = difflib.get_close_matches(target, model.targets, 1) or model.targets
-                yield path, f"{target!r} is none of this model's targets; write {near[0]!r}"
+            if target not in targets:
+                yield path, partial(_no_target, target, model.targets)
             other, its_price = given.setdefault(target, (name, price))
             if price != its_price:
-                yield (
-                    path,
+                said = (
                     f"{target!r} has another price in models.{other}; give it one price, in one "
-                    "place",
+                    "place"
                 )
+                yield path, said.__str__
 
 
-def _idle_budgets(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _no_target(target: str, targets: Sequence[str]) -> str:
+    near = difflib.get_close_matches(target, targets, 1) or targets
+    return f"{target!r} is none of this model's targets; write {near[0]!r}"
+
+
+def _idle_budgets(config: Config) -> Iterator[_Found]:
     """Budgets that would never apply: whoever relies on one must not learn it from the bill."""
     known = callable_names(config.providers)
     targets = [target for model in config.models.values() for target in model.targets]
     upstream = {name for target in targets for name in (target, target.partition("/")[2])}
     for name, budget in config.budgets.items():
         if budget.provider is not None and budget.provider not in known:
-            yield ("budgets", name, "provider"), unknown_kind(budget.provider, known)
+            yield ("budgets", name, "provider"), partial(unknown_kind, budget.provider, known)
         if budget.model in config.models and budget.model not in upstream:
-            yield (
-                ("budgets", name, "model"),
+            said = (
                 f"{budget.model!r} is a model of this file, and budgets count what it stands for: "
-                f"write one of its targets, such as {config.models[budget.model].targets[0]!r}",
+                f"write one of its targets, such as {config.models[budget.model].targets[0]!r}"
             )
+            yield ("budgets", name, "model"), said.__str__
 
 
-def _wrong_keys(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _wrong_keys(config: Config) -> Iterator[_Found]:
     """Models that a key could never use, and two keys that could not be told apart."""
     known = callable_names(config.providers)
     of: dict[str, str] = {}
@@ -257,16 +280,20 @@ def _wrong_keys(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for index, model in enumerate(key.models):
             provider, separator, _ = model.partition("/")
             if model not in config.models and not (separator and provider in known):
-                near = difflib.get_close_matches(model, config.models, 1)
-                hint = f"did you mean {near[0]!r}?" if near else "write a model of this file"
-                said = f"there is no model {model!r}; {hint}"
-                yield ("keys", name, "models", index), said
+                yield ("keys", name, "models", index), partial(_no_model, model, config.models)
         if (other := of.setdefault(key.hash, name)) != name:
-            yield ("keys", name, "hash"), f"it is also that of keys.{other}; give each its own key"
+            said = f"it is also that of keys.{other}; give each its own key"
+            yield ("keys", name, "hash"), said.__str__
     for name in config.budgets:
         if name.startswith("key:"):
             said = "names that begin with `key:` are for the keys' own budgets; take another"
-            yield ("budgets", name), said
+            yield ("budgets", name), said.__str__
+
+
+def _no_model(model: str, models: Iterable[str]) -> str:
+    near = difflib.get_close_matches(model, models, 1)
+    hint = f"did you mean {near[0]!r}?" if near else "write a model of this file"
+    return f"there is no model {model!r}; {hint}"
 
 
 def _with_default_model(config: Config) -> Config:
@@ -278,39 +305,32 @@ def _with_default_model(config: Config) -> Config:
     return config.model_copy(update={"providers": providers, "models": default.models})
 
 
-def _fill(
-    value: Any, path: _Place, text: str, missing: list[str], written: dict[_Place, str]
-) -> Any:
+def _fill(value: Any, path: _Place, missing: list[_Found], written: dict[_Place, str]) -> Any:
     if isinstance(value, str):
-        filled = untrusted.VARIABLE.sub(lambda match: _variable(match, path, text, missing), value)
+        filled = untrusted.VARIABLE.sub(lambda match: _variable(match, path, missing), value)
         if untrusted.VARIABLE.search(value):
             written[path] = value
         return filled
     if isinstance(value, dict):
         table = cast(dict[str, Any], value)
-        return {
-            key: _fill(item, (*path, key), text, missing, written) for key, item in table.items()
-        }
+        return {key: _fill(item, (*path, key), missing, written) for key, item in table.items()}
     if isinstance(value, list):
         items = cast(list[Any], value)
-        return [
-            _fill(item, (*path, index), text, missing, written) for index, item in enumerate(items)
-        ]
+        return [_fill(item, (*path, index), missing, written) for index, item in enumerate(items)]
     return value
 
 
-def _variable(
-    match: re.Match[str], path: Sequence[str | int], text: str, missing: list[str]
-) -> str:
+def _variable(match: re.Match[str], path: _Place, missing: list[_Found]) -> str:
     name, default = match[1], match[2]
     value = os.environ.get(name)
     if value is not None:
         return value
     if default is None:
-        missing.append(
-            f"{_place(text, path)}: the environment variable {name} is not set; "
-            f"set it, or give a default as ${{{name}:-...}}"
+        said = (
+            f"the environment variable {name} is not set; set it, or give a default as "
+            f"${{{name}:-...}}"
         )
+        missing.append((path, said.__str__))
         return ""
     return default
 
@@ -327,11 +347,16 @@ def _told(kind: str, value: object) -> str:
     return f" (it is {said if len(said) <= _MOST_TOLD else said[:_MOST_TOLD] + '...'})"
 
 
-def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) -> str:
+def _named(path: _Place) -> _Place:
+    """The place of a value, or of a name that is wrong itself."""
+    return path[:-1] if path[-1] == "[key]" else path
+
+
+def _explain(path: _Place, message: str, kind: str, value: object) -> str:
     if kind == "extra_forbidden":
-        return f"{_place(text, path)}: {no_such_setting(path)}"
+        return no_such_setting(path) + _told(kind, value)
     if path[-1] == "[key]":
-        path, message = path[:-1], "a name may hold no slash and no space"
+        message = "a name may hold no slash and no space"
         if path[0] == "keys":
             message = "a key's name has up to 64 letters, digits, dots, dashes and underscores"
     elif path[0] == "keys" and path[-1] == "hash":
@@ -343,11 +368,11 @@ def _explain(text: str, path: tuple[str | int, ...], message: str, kind: str) ->
     elif path[-1] == "url" and kind == "string_pattern_mismatch":
         message = "an address begins with http:// or https://"
     message = message.removeprefix("Value error, ")
-    return f"{_place(text, path)}: {message[:1].lower()}{message[1:]}"
+    return f"{message[:1].lower()}{message[1:]}{_told(kind, value)}"
 
 
-def _place(text: str, path: Sequence[str | int]) -> str:
-    line = line_of(text, path)
+def _place(lines: Lines, path: Sequence[str | int]) -> str:
+    line = lines.line_of(path)
     dotted = "".join(_dotted(path))
     return f"line {line}, {dotted}" if line else dotted
 

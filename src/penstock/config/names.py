@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, cast
 
 from penstock.config.settings import Config
@@ -21,11 +22,16 @@ def no_such_setting(path: Sequence[str | int]) -> str:
 
 def names_at(path: Sequence[str | int]) -> list[str]:
     """The names of the settings in the table at this path; none where there is no table."""
-    schema = Config.model_json_schema()
+    schema = _schema()
     found = [schema]
     for part in path:
         found = [inner for each in found for inner in _inner(each, part, schema)]
     return list(dict.fromkeys(name for each in found for name in each.get("properties", ())))
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return Config.model_json_schema()
 
 
 def _inner(

@@ -123,3 +123,53 @@ class LimitsConfig(Section):
     max_socket_requests: int = Field(
         default=128, gt=0, description="Most requests at once on one WebSocket of the gateway."
     )
+
+    # What one request may hold: counts, depth and work.
+    max_messages: int = Field(default=10_000, gt=0, description="Most messages.")
+    max_parts: int = Field(
+        default=20_000,
+        gt=0,
+        description="Most content parts of all messages together, those inside results of tools "
+        "included.",
+    )
+    max_tools: int = Field(
+        default=1_024,
+        gt=0,
+        description="Most tools, those of MCP servers that the gateway connects to included.",
+    )
+    max_schema_values: int = Field(
+        default=50_000,
+        gt=0,
+        description="Most JSON values (objects, lists and what they hold) in the schemas of the "
+        "tools and of the answer together.",
+    )
+    max_json_values: int = Field(
+        default=250_000,
+        gt=0,
+        description="Most JSON values in a request body, or in a message of a WebSocket.",
+    )
+    max_json_depth: int = Field(
+        default=100,
+        gt=0,
+        le=200,
+        description="Deepest nesting of schemas, arguments of calls, structured results and "
+        "metadata.",
+    )
+    max_metadata: int = Field(default=64, ge=0, description="Most entries of the metadata.")
+    max_extra_fields: int = Field(
+        default=100,
+        ge=0,
+        description="Most fields at the top of a body that Penstock does not know and passes on.",
+    )
+    max_hints: int = Field(default=100, ge=0, description="Most hints of the model preferences.")
+    max_texts: int = Field(default=4_096, gt=0, description="Most texts of one embedding request.")
+    max_mcp_servers: int = Field(default=16, ge=0, description="Most MCP servers.")
+    max_mcp_connections: int = Field(
+        default=128,
+        gt=0,
+        description="Most open connections of a worker to MCP servers. A further one closes the "
+        "connection that is idle for longest, or waits for one.",
+    )
+    max_mcp_connections_per_key: int = Field(
+        default=32, gt=0, description="The same for the servers that one key has named."
+    )

@@ -31,13 +31,15 @@ asks for, if it does) and `request_id`; `__cause__` holds the lower-level error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 MOST_PROBLEMS = 100
-"""So many problems of one request are told."""
+"""An error lists at most so many problems of one request."""
+LONGEST_PROBLEM = 1000
+"""An error shows at most so many characters of a problem's path, and of its message."""
 _LONGEST_SHOWN = 100
 
 
@@ -50,6 +52,49 @@ class Problem(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """`path: message`, the way it is shown to people."""
         return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ProblemList(list[Problem]):
+    """The first problems of a request; `total` counts the others too."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        super().__init__()
+        self.total = 0
+
+    def append(self, problem: Problem, /) -> None:
+        """Count the problem, and keep it if it is one of the first."""
+        self.total += 1
+        if len(self) <= MOST_PROBLEMS:
+            super().append(problem)
+
+
+def first_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems that an error lists: at most 100, the last of which counts the rest.
+
+    The text of each is limited, and no more than these are kept in memory.
+    """
+    if not isinstance(problems, ProblemList):
+        found = ProblemList()
+        for problem in problems:
+            found.append(problem)
+        problems = found
+    listed = list(map(_shortened, problems[:MOST_PROBLEMS]))
+    if problems.total > MOST_PROBLEMS:
+        rest = problems.total - MOST_PROBLEMS + 1
+        listed[-1] = Problem("", f"and {rest} more problems")
+    return listed
+
+
+def _shortened(problem: Problem) -> Problem:
+    if len(problem.path) <= LONGEST_PROBLEM and len(problem.message) <= LONGEST_PROBLEM:
+        return problem
+    return Problem(
+        *(
+            f"{text[:LONGEST_PROBLEM]}..." if len(text) > LONGEST_PROBLEM else text
+            for text in (problem.path, problem.message)
+        )
+    )
 
 
 def shown(value: object) -> str:
@@ -130,14 +175,10 @@ class InvalidRequest(PenstockError):
         self.problems = tuple(problems)
 
     @staticmethod
-    def of(problems: Sequence[Problem]) -> InvalidRequest:
+    def of(problems: Iterable[Problem]) -> InvalidRequest:
         """One error out of everything that is wrong; of very many problems, the first ones."""
-        if len(problems) > MOST_PROBLEMS:
-            # Nobody reads more, and each costs the gateway more than it costs whoever made it.
-            shown = problems[: MOST_PROBLEMS - 1]
-            more = Problem("", f"and {len(problems) - len(shown)} more problems")
-            problems = [*shown, more]
-        return InvalidRequest("; ".join(str(problem) for problem in problems), problems=problems)
+        listed = first_problems(problems)
+        return InvalidRequest("; ".join(str(problem) for problem in listed), problems=listed)
 
 
 class UnsupportedOption(InvalidRequest):

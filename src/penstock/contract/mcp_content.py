@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from penstock.contract.errors import Problem
+from penstock.contract.errors import Problem, ProblemList
 from penstock.contract.messages import (
     Audio,
     Content,
@@ -31,12 +31,12 @@ class Found:
     """
 
     def __init__(
-        self, path: str, value: Mapping[str, Any], problems: list[Problem] | None = None
+        self, path: str, value: Mapping[str, Any], problems: ProblemList | None = None
     ) -> None:
         """Begin at the root, with an empty path and no problems."""
         self.path = path
         self.value = value
-        self.problems: list[Problem] = [] if problems is None else problems
+        self.problems = ProblemList() if problems is None else problems
 
     def inside(self, key: str, value: Mapping[str, Any]) -> Found:
         """An object below this one, whose problems are noted with ours."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
@@ -231,12 +232,11 @@ def write_extras(metadata: Metadata) -> JSONObject:
 def _joined(blocks: Sequence[JSONObject]) -> list[JSONObject]:
     """Neighbouring texts in one block: who gave no tools expects one block, not a list."""
     joined: list[JSONObject] = []
-    for block in blocks:
-        last = joined[-1] if joined else None
-        if last is not None and last.keys() == block.keys() == {"type", "text"}:
-            joined[-1] = {"type": "text", "text": last["text"] + block["text"]}
+    for is_plain, run in groupby(blocks, key=lambda block: block.keys() == {"type", "text"}):
+        if is_plain:
+            joined.append({"type": "text", "text": "".join(block["text"] for block in run)})
         else:
-            joined.append(block)
+            joined += run
     return joined
 
 

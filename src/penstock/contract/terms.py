@@ -26,6 +26,15 @@ class Admission(Protocol):
 class Terms(Protocol):
     """What a caller may use, and how much of it."""
 
-    def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> Admission:
-        """Let a request through; raises ModelNotFound, or RateLimited with the time to wait."""
+    def count(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
+        """What the request counts for; None where no tokens are counted. Any thread may ask."""
+        ...
+
+    def admit(
+        self, request: AnyRequest, ranked: Sequence[Target], tokens: int | None = None
+    ) -> Admission:
+        """Let a request through; raises ModelNotFound, or RateLimited with the time to wait.
+
+        `tokens` is what it counts for, if that has been asked for before.
+        """
         ...

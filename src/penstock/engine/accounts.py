@@ -81,7 +81,7 @@ class Paid:
     def __init__(
         self,
         ranked: Sequence[Target],
-        admit: Callable[[Sequence[Target]], Admission] | None,
+        admit: Callable[[Sequence[Target]], Awaitable[Admission]] | None,
         reserve: Callable[[Sequence[Target]], Awaitable[Hold | None]],
         trail: Trail,
     ) -> None:
@@ -102,7 +102,7 @@ class Paid:
         """
         ranked = self._trail.ranked = self._ranked
         if self._admit is not None:
-            self._admission = self._admit(ranked)
+            self._admission = await self._admit(ranked)
             ranked = self._admission.targets
         try:
             hold = self._hold = await self._reserve(ranked)

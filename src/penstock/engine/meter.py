@@ -24,12 +24,14 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.ports import Attempt, Target
 from penstock.contract.requests import Caller
+from penstock.contract.terms import Admission, Terms
 from penstock.engine.accounts import Accounts, Paid
 from penstock.engine.running import InFlight, new_request_id
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import Operation, RequestContent, RequestStarted
 from penstock.telemetry.trail import Trail
 from penstock.telemetry.usage import UsageCounters
+from penstock.tokens.size import is_long
 
 T = TypeVar("T")
 _OPERATIONS: dict[type, Operation] = {
@@ -38,6 +40,12 @@ _OPERATIONS: dict[type, Operation] = {
     TranscriptionRequest: "transcription",
 }
 NOBODY = Caller()
+
+
+async def _admitted(terms: Terms, request: AnyRequest, targets: Sequence[Target]) -> Admission:
+    # Only the count is made in a thread: the windows of the key belong to the loop.
+    count = await asyncio.to_thread(terms.count, request, targets) if is_long(request) else None
+    return terms.admit(request, targets, count)
 
 
 class Meter:
@@ -106,7 +114,7 @@ class Meter:
         caller, terms = self._caller, self._caller.terms
         return Paid(
             ranked,
-            None if terms is None else lambda targets: terms.admit(request, targets),
+            None if terms is None else lambda targets: _admitted(terms, request, targets),
             # Within the request's own limit; settling is not, for the answer is there by then.
             lambda targets: self.within(
                 request.timeout,

@@ -28,10 +28,10 @@ from penstock.contract.exchange import (
 from penstock.contract.ports import Pool, RouteDecision, Router, Target
 from penstock.contract.requests import Caller
 from penstock.engine.accounts import Accounts, NoAccounts
+from penstock.engine.limits import Limits
 from penstock.engine.meter import NOBODY, Meter
 from penstock.engine.running import InFlight
 from penstock.engine.validate import (
-    Limits,
     validate,
     validate_embedding,
     validate_transcription,
@@ -100,6 +100,17 @@ class Pipeline:
         """The targets that `run` and `start` would try, in their order, with the reasons."""
         return await self._router.explain(validate(request, self._limits), key=caller.key)
 
+    async def check_admission(self, request: SamplingRequest, caller: Caller = NOBODY) -> None:
+        """Do what `run` does before it calls a provider, and release what was reserved."""
+        # No request has ended here, so nothing is counted or reported.
+        with Meter(
+            request, InFlight(), UsageCounters(), Hooks(), self._accounts, caller=caller
+        ) as meter:
+            request = validate(request, self._limits)
+            ranked = await meter.within(request.timeout, lambda: self._router.rank(request))
+            async with meter.paying(request, ranked):
+                pass
+
     async def count(self, request: SamplingRequest) -> TokenCount:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.
@@ -116,7 +127,7 @@ class Pipeline:
     ) -> EmbeddingResult:
         """A vector for each text."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_embedding(request)
+            request = validate_embedding(request, self._limits)
             async with meter.paying(request, (target,)):
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.embed(target, request, meter.trail)

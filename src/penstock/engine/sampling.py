@@ -182,6 +182,16 @@ class Sampling:
         """
         return await self._pipeline.route(_limited(messages, options, ROUTED), caller or NOBODY)
 
+    async def check_admission(
+        self, request: SamplingRequest, *, caller: Caller | None = None
+    ) -> None:
+        """Raise what `create_message` would raise before it calls a provider; nobody is called.
+
+        So a request is refused before anything is prepared for it: when it is invalid, when the
+        caller's key does not allow it, or when a budget has no room for it.
+        """
+        await self._pipeline.check_admission(request, caller or NOBODY)
+
     @overload
     async def count_tokens(self, messages: SamplingRequest) -> TokenCount: ...
     @overload

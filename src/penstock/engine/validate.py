@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 import msgspec
 
 from penstock.contract.addresses import forbidden, host_of
-from penstock.contract.errors import InvalidRequest, Problem, shown
+from penstock.contract.errors import InvalidRequest, Problem, first_problems, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
 from penstock.contract.messages import (
@@ -25,6 +26,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import ModelPreferences
+from penstock.engine.limits import Limits, excess, excess_texts, too_many
 from penstock.engine.mcp_tools import mcp_problems
 
 _MOST_TOKENS = 2**31 - 1
@@ -33,23 +35,22 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 """As in ISO 639 and BCP 47: `en`, `yue`, `pt-BR`."""
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """Our own policy on top of the standard; see `[limits]`."""
-
-    max_temperature: float = 2.0
-    max_stop_sequences: int = 10
-
-
 def validate(request: SamplingRequest, limits: Limits) -> SamplingRequest:
     """The request with system messages moved into its system prompt.
 
     Raises InvalidRequest with every problem and its path.
     """
-    problems = [*_options(request, limits), *_messages(request), *_tools(request)]
-    if request.mcp_tools:
-        problems += mcp_problems(request)
-    if problems:
-        raise InvalidRequest.of(problems)
+    if beyond := excess(request, limits):
+        # What is counted there is not looked at one by one.
+        raise InvalidRequest.of([*_options(request, limits), *beyond])
+    _refuse(
+        chain(
+            _options(request, limits),
+            _messages(request),
+            _tools(request),
+            mcp_problems(request) if request.mcp_tools else (),
+        )
+    )
     system = [message.text for message in request.messages if message.role == "system"]
     if not system:
         return request
@@ -61,35 +62,42 @@ def validate(request: SamplingRequest, limits: Limits) -> SamplingRequest:
     )
 
 
-def validate_embedding(request: EmbeddingRequest) -> EmbeddingRequest:
+def validate_embedding(request: EmbeddingRequest, limits: Limits) -> EmbeddingRequest:
     """The request itself; raises InvalidRequest with every problem and its path."""
-    problems: list[Problem] = []
+    _refuse(excess_texts(request, limits))
+    _refuse(_embedding(request))
+    return request
+
+
+def _embedding(request: EmbeddingRequest) -> Iterator[Problem]:
     for index, text in enumerate(request.texts):
         if not text:
-            problems.append(Problem(f"texts[{index}]", "is empty; give some text"))
-        problems += _text(f"texts[{index}]", text)
+            yield Problem(f"texts[{index}]", "is empty; give some text")
+        yield from _text(f"texts[{index}]", text)
     if not request.texts:
-        problems.append(Problem("texts", "give at least one text"))
-    problems += _text("model", request.model or "")
+        yield Problem("texts", "give at least one text")
+    yield from _text("model", request.model or "")
     if request.dimensions is not None and request.dimensions < 1:
-        problems.append(Problem("dimensions", f"{request.dimensions} is not a positive number"))
-    problems += _timeout(request.timeout)
-    if problems:
-        raise InvalidRequest.of(problems)
-    return request
+        yield Problem("dimensions", f"{request.dimensions} is not a positive number")
+    yield from _timeout(request.timeout)
+
+
+def _refuse(problems: Iterable[Problem]) -> None:
+    if found := first_problems(problems):
+        raise InvalidRequest.of(found)
 
 
 def validate_transcription(request: TranscriptionRequest, limits: Limits) -> TranscriptionRequest:
     """The request itself; raises InvalidRequest with every problem and its path."""
-    problems = [
-        *_sound("audio", request.audio),
-        *_text("model", request.model or ""),
-        *transcription_hints(request.language, request.prompt),
-        *_temperature(request.temperature, limits),
-        *_timeout(request.timeout),
-    ]
-    if problems:
-        raise InvalidRequest.of(problems)
+    _refuse(
+        chain(
+            _sound("audio", request.audio),
+            _text("model", request.model or ""),
+            transcription_hints(request.language, request.prompt),
+            _temperature(request.temperature, limits),
+            _timeout(request.timeout),
+        )
+    )
     return request
 
 
@@ -130,12 +138,10 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield from _text("metadata", f"{name}{value if isinstance(value, str) else ''}")
     if request.temperature is not None:
         yield from _temperature(request.temperature, limits)
-    if len(request.stop_sequences) > limits.max_stop_sequences:
-        yield Problem(
-            "stop_sequences",
-            f"{len(request.stop_sequences)} given, at most {limits.max_stop_sequences} are allowed",
-        )
-    for index, sequence in enumerate(request.stop_sequences):
+    stops = request.stop_sequences
+    if problem := too_many("stop_sequences", len(stops), limits, "max_stop_sequences"):
+        yield problem
+    for index, sequence in enumerate(stops[: limits.max_stop_sequences]):
         if not sequence:
             yield Problem(f"stop_sequences[{index}]", "is empty; leave it out")
         yield from _text(f"stop_sequences[{index}]", sequence)
@@ -189,7 +195,8 @@ def _messages(request: SamplingRequest) -> Iterator[Problem]:
     if roles.count("system") == len(roles):
         yield Problem("messages", "give at least one user message")
     path = ""
-    waiting: tuple[ToolUse, ...] = ()
+    waiting: Mapping[str, None] = {}
+    """The ids of the calls that wait for their results, in their order."""
     for index, message in enumerate(request.messages):
         if not waiting and _is_one_text(message):
             continue
@@ -198,9 +205,10 @@ def _messages(request: SamplingRequest) -> Iterator[Problem]:
             continue
         path = f"messages[{index}]"
         yield from _balance(path, message, waiting)
-        waiting = message.tool_uses if message.role == "assistant" else ()
-    for use in waiting:
-        yield Problem(path, f"the call {use.id!r} has no tool result after it")
+        uses = message.tool_uses if message.role == "assistant" else ()
+        waiting = dict.fromkeys(use.id for use in uses)
+    for identifier in waiting:
+        yield Problem(path, f"the call {identifier!r} has no tool result after it")
 
 
 def _is_one_text(message: Message) -> bool:
@@ -251,32 +259,32 @@ def _part(path: str, part: Content) -> Iterator[Problem]:
         yield Problem(path, f"{type(part).__name__} is not a content part")
 
 
-def _balance(path: str, message: Message, waiting: tuple[ToolUse, ...]) -> Iterator[Problem]:
+def _balance(path: str, message: Message, waiting: Mapping[str, None]) -> Iterator[Problem]:
     results = [part for part in message.content if isinstance(part, ToolResult)]
     if results and len(results) != len(message.content):
         yield Problem(f"{path}.content", "a message with tool results may hold nothing else")
-    answered = [result.tool_use_id for result in results]
     calls = [use.id for use in message.tool_uses]
     if len(set(calls)) != len(calls):
         yield Problem(path, "two calls have the same id")
-    for use in waiting:
-        if use.id not in answered:
-            yield Problem(path, f"the call {use.id!r} before it has no tool result here")
-    asked = {use.id for use in waiting}
-    for identifier in answered:
-        if identifier not in asked:
-            yield Problem(path, f"the tool result {identifier!r} answers no call before it")
-    if len(set(answered)) != len(answered):
+    answered = {result.tool_use_id for result in results}
+    for identifier in waiting:
+        if identifier not in answered:
+            yield Problem(path, f"the call {identifier!r} before it has no tool result here")
+    for result in results:
+        if result.tool_use_id not in waiting:
+            yield Problem(path, f"the tool result {result.tool_use_id!r} answers no call before it")
+    if len(answered) != len(results):
         yield Problem(path, "a call is answered twice")
 
 
 def _tools(request: SamplingRequest) -> Iterator[Problem]:
-    names = [tool.name for tool in request.tools]
-    for index, name in enumerate(names):
-        if not name:
+    names: set[str] = set()
+    for index, tool in enumerate(request.tools):
+        if not tool.name:
             yield Problem(f"tools[{index}].name", "is empty")
-        elif name in names[:index]:
-            yield Problem(f"tools[{index}].name", f"{name!r} is there twice")
+        elif tool.name in names:
+            yield Problem(f"tools[{index}].name", f"{tool.name!r} is there twice")
+        names.add(tool.name)
     choice = request.tool_choice
     if choice is None:
         return

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
@@ -260,6 +261,6 @@ def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
 
 def _check_names(tools: Sequence[RunnableTool]) -> None:
     names = [each.definition.name for each in tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InvalidRequest.of([Problem("tools", f"{name!r} is there twice") for name in twice])

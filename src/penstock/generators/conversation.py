@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -49,6 +50,8 @@ Ask: TypeAlias = Callable[[SamplingRequest], AsyncGenerator[StreamEvent, None]]
 """Sends one request; gives deltas, if it streams, and one terminal event."""
 
 
+_MOST_NAMED = 50
+"""A model that calls a tool that is not there is told the names of so many others."""
 _ANSWER_NOW = "There are no more tools: answer now, with what you know."
 
 
@@ -152,7 +155,7 @@ class Conversation:
                 async for event in deltas:
                     yield event
             asked = self.result.tool_uses
-            uses = tuple(use for use in asked if use.name not in self._theirs)
+            uses = tuple(filter(self._is_ours, asked))
             if not uses:
                 self._said += self.result.content
                 return
@@ -165,7 +168,7 @@ class Conversation:
                     )
                 )
             if len(uses) < len(asked) and not self._tells_calls:
-                self._said += (part for part in self.result.content if part not in uses)
+                self._said += (part for part in self.result.content if not self._is_ours(part))
                 return
             self._rounds += 1
             results: dict[int, ToolResult] = {}
@@ -177,6 +180,10 @@ class Conversation:
             if len(uses) < len(asked):
                 return
             self._go_on(answers)
+
+    def _is_ours(self, part: Content) -> bool:
+        """Whether it is a call that is made here."""
+        return isinstance(part, ToolUse) and part.name not in self._theirs
 
     def _note(self, answers: Sequence[ToolResult]) -> None:
         """Keep what was said and called in this round."""
@@ -286,7 +293,9 @@ class Conversation:
         self, use: ToolUse, tool: RunnableTool | None, report: Report
     ) -> ToolResult:
         if tool is None:
-            known = ", ".join(self._tools) or "none"
+            known = ", ".join(islice(self._tools, _MOST_NAMED)) or "none"
+            if len(self._tools) > _MOST_NAMED:
+                known += f" and {len(self._tools) - _MOST_NAMED} more"
             return self._failed(use, f"there is no tool {use.name!r}; there are: {known}")
         limit = tool.timeout or self._limits.timeout_s
         left = self._time_left()

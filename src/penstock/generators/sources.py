@@ -12,6 +12,8 @@ from penstock.contract.options import MCPTool
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.engine.mcp_tools import server_problems
 
+_AT_ONCE = 8
+"""So many servers are asked for their tools at the same time."""
 _logger = logging.getLogger(__name__)
 
 
@@ -55,12 +57,18 @@ def _checked(given: Any) -> Sequence[MCPTool | ToolSource]:
 
 
 async def tools_of(sources: Sequence[ToolSource]) -> tuple[list[RunnableTool], tuple[str, ...]]:
-    """The tools of all sources, asked at once, and what to report of those that gave none.
+    """The tools of all sources, several asked at once, and what to report of those without any.
 
     A source that fails does not take the others down: its tools are missing, and that is logged and
     reported. When all fail, ToolFailed is raised.
     """
-    found = await asyncio.gather(*(source.tools() for source in sources), return_exceptions=True)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def asked(source: ToolSource) -> Sequence[RunnableTool]:
+        async with gate:
+            return await source.tools()
+
+    found = await asyncio.gather(*map(asked, sources), return_exceptions=True)
     tools: list[RunnableTool] = []
     missing: list[str] = []
     failures: list[ToolFailed] = []

@@ -71,13 +71,24 @@ class KeyTerms:
         """Whether a request may name this model."""
         return not self._names or model in self._names or model.startswith(self._prefixes)
 
-    def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> KeyAdmission:
-        """Let a request through; raises ModelNotFound, or RateLimited with the time to wait."""
+    def count(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
+        """What the request counts for; None where no tokens are counted. Any thread may ask."""
+        if self.tokens is None:
+            return None
+        return _tokens(request, self._allowed(request.model, ranked)[0].model)
+
+    def admit(
+        self, request: AnyRequest, ranked: Sequence[Target], tokens: int | None = None
+    ) -> KeyAdmission:
+        """Let a request through; raises ModelNotFound, or RateLimited with the time to wait.
+
+        `tokens` is what it counts for, if that has been asked for before.
+        """
         targets = self._allowed(request.model, ranked)
         window = self.tokens
         if window is None:
             return KeyAdmission(targets, None, None, 0)
-        wanted = _tokens(request, targets[0].model)
+        wanted = _tokens(request, targets[0].model) if tokens is None else tokens
         step = window.take(wanted)
         if step is None:
             raise self._too_many(window, wanted)

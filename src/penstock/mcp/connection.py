@@ -11,6 +11,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
+from penstock.mcp.connections import ConnectionLimit, Place
 from penstock.mcp.http import is_refusal
 
 T = TypeVar("T")
@@ -39,17 +40,29 @@ class Connection:
         timeout_s: float,
         idle_s: float,
         watch: Callable[[Client], Awaitable[None]] | None = None,
+        limit: ConnectionLimit | None = None,
+        owner: str | None = None,
     ) -> None:
         """Nothing is opened yet; `connect` makes a client that was never entered.
 
-        `timeout_s` limits connecting; after `idle_s` without work the connection is closed.
+        `timeout_s` limits connecting; after `idle_s` without work the connection is closed. While
+        it is open it counts towards `limit`, as one of the `owner`.
         """
         self._connect = connect
         self._idle_s = idle_s
         self._timeout_s = timeout_s
         self._watch = watch
+        self._limit = limit
+        self._owner = owner
         self._session: _Session | None = None
         self._gate = asyncio.Lock()
+        self._works = 0
+        self._last_work = 0.0
+
+    @property
+    def idle_since(self) -> float | None:
+        """When its last work ended, by the loop's clock; None while it works or opens."""
+        return None if self._works else self._last_work
 
     async def run(self, work: Work[T], *, repeatable: bool = False) -> T:
         """What the work gives; raises ServerLost, or the MCPError that the server answers with.
@@ -57,13 +70,20 @@ class Connection:
         When the connection is lost, the work is done once more on a new one, if it is `repeatable`
         or cannot have reached the server.
         """
-        session = await self._open()
+        self._works += 1
         try:
-            return await session.run(work)
-        except ServerLost as lost:
-            if not (repeatable or lost.unsent):
-                raise
-        return await (await self._open()).run(work)
+            session = await self._open()
+            try:
+                return await session.run(work)
+            except ServerLost as lost:
+                if not (repeatable or lost.unsent):
+                    raise
+            return await (await self._open()).run(work)
+        finally:
+            self._works -= 1
+            self._last_work = asyncio.get_running_loop().time()
+            if self._limit is not None:
+                self._limit.wake()
 
     async def aclose(self) -> None:
         """End the connection; the next work opens a new one."""
@@ -75,10 +95,26 @@ class Connection:
     async def _open(self) -> _Session:
         async with self._gate:
             if self._session is None or self._session.ended:
+                place = await self._place()
                 self._session = _Session(self._connect, self._watch, self._idle_s)
+                if place is not None:
+                    self._session.on_end(place.leave)
             session = self._session
         await session.ready(self._timeout_s)
         return session
+
+    async def _place(self) -> Place | None:
+        if self._limit is None:
+            return None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._limit.enter(self, self._owner)
+        except TimeoutError as error:
+            raise ServerLost(
+                f"too many connections to MCP servers are in use, and none ended within "
+                f"{self._timeout_s:g} s; try again later, or raise limits.max_mcp_connections and "
+                "limits.max_mcp_connections_per_key"
+            ) from error
 
 
 class _Session:
@@ -103,6 +139,9 @@ class _Session:
     @property
     def ended(self) -> bool:
         return self._leaving or self._task.done()
+
+    def on_end(self, function: Callable[[], None]) -> None:
+        self._task.add_done_callback(lambda _: function())
 
     async def ready(self, timeout_s: float) -> None:
         await asyncio.wait({self._client, self._task}, timeout=timeout_s, return_when=_FIRST)

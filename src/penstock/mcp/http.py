@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import secrets
 import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -35,7 +37,7 @@ async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
 
     With `public_only` it goes to no address but those of the internet.
     """
-    transport: httpx2.AsyncBaseTransport = _Answers(httpx2.AsyncHTTPTransport())
+    transport: httpx2.AsyncBaseTransport = _Answers(httpx2.AsyncHTTPTransport(verify=_tls()))
     if server.public_only or not server.allow_link_local:
         transport = _Vetted(transport, public_only=server.public_only)
     async with (
@@ -50,6 +52,15 @@ async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
         ) as streams,
     ):
         yield streams
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """One for all servers: to read the certificate authorities takes most of a connection's time.
+
+    It also takes most of its memory.
+    """
+    return httpx2.create_ssl_context()
 
 
 def is_refusal(error: MCPError) -> bool:

@@ -30,6 +30,7 @@ from penstock.contract.messages import JSONObject, ToolResult
 from penstock.contract.options import MCPTool, ToolDefinition
 from penstock.contract.tools import Report
 from penstock.mcp.connection import Connection, ServerLost
+from penstock.mcp.connections import ConnectionLimit
 from penstock.mcp.host.options import ClientOptions
 from penstock.mcp.http import over_http
 from penstock.mcp.results import result_of
@@ -64,13 +65,16 @@ class ToolAdapter:
         idle: float = 300.0,
         era: str = "auto",
         sampling: ClientOptions | None = None,
+        connections: ConnectionLimit | None = None,
+        owner: str | None = None,
     ) -> None:
         """A server by its address, or by the command that starts it; then give it a `name`.
 
         `timeout` limits connecting, and listing the tools, in seconds; a connection that was not
         used for `idle` seconds is closed. `era` is "auto", "legacy" or a protocol version: "auto"
         finds out. `sampling` are the `options` of a callback, for a server that asks for answers
-        itself; without them it is told that nobody gives any.
+        itself; without them it is told that nobody gives any. The open connection counts towards
+        the limit of `connections`, as one of the `owner`.
         """
         self._server = server
         if isinstance(server, StdioServerParameters):
@@ -85,7 +89,12 @@ class ToolAdapter:
         self._era = era
         self._sampling = sampling
         self._connection = Connection(
-            self._client, timeout_s=timeout, idle_s=idle, watch=self._watch
+            self._client,
+            timeout_s=timeout,
+            idle_s=idle,
+            watch=self._watch,
+            limit=connections,
+            owner=owner,
         )
         self._listed: tuple[ServerTool, ...] = ()
         self._good_until = 0.0
@@ -172,7 +181,7 @@ class ToolAdapter:
             ServerTool(self, tool)
             for tool in found
             if self._allowed is None or tool.name in self._allowed
-        )
+        )[:MOST_TOOLS]
         if changes == self._changes:
             self._good_until = fresh_until
 
@@ -203,15 +212,24 @@ class ToolAdapter:
 
     async def _pages(self, client: Client) -> AsyncGenerator[mcp_types.ListToolsResult, None]:
         cursor: str | None = None
+        listed = 0
         for _ in range(MOST_PAGES):
             page = await client.session.list_tools(
                 params=mcp_types.PaginatedRequestParams(cursor=cursor)
             )
             yield page
+            listed += len(page.tools)
             if not page.next_cursor or page.next_cursor == cursor:
                 return
+            if listed >= MOST_TOOLS:
+                break
             cursor = page.next_cursor
-        _logger.warning("%r has more pages of tools than %d, which is all", self.name, MOST_PAGES)
+        _logger.warning(
+            "%r has more tools than are read: %d, on at most %d pages",
+            self.name,
+            MOST_TOOLS,
+            MOST_PAGES,
+        )
 
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):

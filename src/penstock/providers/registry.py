@@ -61,6 +61,8 @@ def _chat(
     )
 
 
+_MOST_LISTED = 100
+"""An error names at most so many providers."""
 KINDS: Mapping[str, ProviderKind] = {
     kind.name: kind
     for kind in (
@@ -284,5 +286,6 @@ def unknown_kind(kind: str, known: Iterable[str] = KINDS) -> str:
         return f"provider {kind!r} needs a table of its own: [providers.{kind}]"
     names = sorted(known)
     near = difflib.get_close_matches(kind, names, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    listed = ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {listed}"
     return f"there is no provider {kind!r}; {hint}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from penstock.contract.exchange import SamplingRequest
@@ -27,15 +28,22 @@ def in_words(request: SamplingRequest, sayable: Callable[[JSONObject], bool]) ->
     return request.with_schema_in_words()
 
 
-def nodes(schema: Any, *, optional: bool = True) -> Iterator[JSONObject]:
+def nodes(
+    schema: Any, *, optional: bool = True, seen: set[int] | None = None
+) -> Iterator[JSONObject]:
     """The schema and all schemas in it, or without those of `optional` properties.
 
-    References are not followed.
+    References are not followed. With `seen`, the ids of schemas, those are left out and the others
+    are added.
     """
     waiting: list[Any] = [schema]
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
+            if seen is not None:
+                if id(cast(object, node)) in seen:
+                    continue
+                seen.add(id(cast(object, node)))
             yield cast(JSONObject, node)
             waiting += _inside(cast(JSONObject, node), optional)
 
@@ -47,19 +55,22 @@ def has_free_keys(schema: JSONObject) -> bool:
 
 def is_circular(schema: JSONObject, *, optional: bool = True) -> bool:
     """Whether some definition leads back to itself, or does so without `optional` properties."""
-    parts = {
+    parts: dict[str, Any] = {
         f"#/{shelf}/{_escaped(name)}": inner
         for shelf in _SHELVES
-        for name, inner in schema.get(shelf, {}).items()
+        if isinstance(schema.get(shelf), dict)
+        for name, inner in schema[shelf].items()
     }
     parts["#"] = {key: value for key, value in schema.items() if key not in _SHELVES}
-    leads_to = {
-        place: {node["$ref"] for node in nodes(part, optional=optional) if "$ref" in node}
-        for place, part in parts.items()
-    }
-    # What leads nowhere is taken away until nothing is left, or only circles and what enters them.
-    while ends := {place for place, targets in leads_to.items() if not targets & leads_to.keys()}:
-        leads_to = {place: targets for place, targets in leads_to.items() if place not in ends}
+    leads_to = {place: _references(part, optional) & parts.keys() for place, part in parts.items()}
+    entered = Counter(target for targets in leads_to.values() for target in targets)
+    # A part that no other refers to is taken away, until only circles and what they enter are left.
+    free = [place for place in parts if not entered[place]]
+    for place in free:
+        for target in leads_to.pop(place):
+            entered[target] -= 1
+            if not entered[target]:
+                free.append(target)
     return bool(leads_to)
 
 
@@ -81,8 +92,28 @@ def referenced(reference: str, root: JSONObject) -> Any:
     return place
 
 
+def _references(part: Any, optional: bool) -> set[str]:
+    found = (node.get("$ref") for node in nodes(part, optional=optional))
+    return {reference for reference in found if isinstance(reference, str)}
+
+
+def required_names(schema: JSONObject) -> frozenset[str]:
+    """The names of the properties that a schema requires."""
+    given: Any = schema.get("required")
+    names = cast(list[Any], given) if isinstance(given, list | tuple) else []
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def overlaid(chain: Sequence[JSONObject], link: str) -> JSONObject:
+    """The schemas of a chain as a new one: earlier ones win, and the `link` is that of the last."""
+    whole = dict(chain[-1])
+    for schema in reversed(chain[:-1]):
+        whole |= {key: value for key, value in schema.items() if key != link}
+    return whole
+
+
 def _inside(node: JSONObject, optional: bool) -> Iterator[Any]:
-    required: Any = node.get("required", ())
+    required = frozenset[str]() if optional else required_names(node)
     for key in _BY_NAME:
         if isinstance(inner := node.get(key), dict):
             for name, each in cast(JSONObject, inner).items():

@@ -11,7 +11,7 @@ from penstock.contract.approval import Decision
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import JSONObject, Text, join_text
-from penstock.engine.validate import Limits, validate
+from penstock.engine.validate import validate
 from penstock.gateway import Engine
 from penstock.mcp.host.queue import ApprovalQueue, Waiting
 from penstock.mcp.host.showing import edited, params_of, told
@@ -20,6 +20,7 @@ from penstock.server.admin_questions import ApprovalOrder, ApprovalPath
 from penstock.server.endpoints import Call, Nothing
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.siblings import Question, Siblings
+from penstock.wiring import limits_of
 
 _MOST_SHOWN = 2000
 """Characters of a text in a list; one by itself is told whole."""
@@ -176,14 +177,8 @@ def _check(order: ApprovalOrder, found: ApprovalDetail, engine: Engine) -> None:
 
 
 def _check_params(params: JSONObject, changes: JSONObject, engine: Engine) -> None:
-    limits = engine.config.limits
     request = edited(SamplingRequest.from_mcp(params), changes)
-    validate(
-        request,
-        Limits(
-            max_temperature=limits.max_temperature, max_stop_sequences=limits.max_stop_sequences
-        ),
-    )
+    validate(request, limits_of(engine.config))
 
 
 def _info(waiting: Waiting) -> ApprovalInfo:

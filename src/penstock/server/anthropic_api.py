@@ -20,7 +20,7 @@ from penstock.server.permitted_fields import require_permitted_fields
 
 async def messages(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/messages`."""
-    call = anthropic_decode.decode(await exchange.body())
+    call = await exchange.decoded(anthropic_decode.decode)
     await require_permitted_fields(call.request, engine, exchange)
     with _in_callers_words(call):
         if call.stream:
@@ -44,7 +44,7 @@ async def _stream(engine: Engine, exchange: Exchange, call: MessagesCall) -> Non
 
 async def count_tokens(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/messages/count_tokens`."""
-    call = anthropic_decode.decode_prompt(await exchange.body())
+    call = await exchange.decoded(anthropic_decode.decode_prompt)
     exchange.require(call.request.model)
     with _in_callers_words(call):
         count = await engine.count_tokens(call.request)

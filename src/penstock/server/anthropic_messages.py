@@ -28,7 +28,7 @@ from penstock.server.anthropic_errors import wire_path
 from penstock.server.anthropic_thinking import unseal
 from penstock.server.errors import unsupported
 
-_NUMBERED = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"messages\[(\d{1,9})\](?:\.content\[(\d{1,9})\])?(.*)", re.DOTALL)
 T = TypeVar("T")
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -91,13 +91,15 @@ class _Turn(NamedTuple):
 class Conversation:
     """The messages as the engine takes them, each part with its place on the wire."""
 
-    __slots__ = ("_role", "_run", "_turns", "messages")
+    __slots__ = ("_joined", "_role", "_run", "_turns", "messages")
 
     def __init__(self, wire: Sequence[WireMessage]) -> None:
         """Read all messages; raises InvalidRequest or HttpProblem naming the block."""
         self._turns: list[_Turn] = []
         self._run = 0  # where the neighbouring turns of one role begin
         self._role: str | None = None
+        self._joined: _Turn | None = None
+        """The turn of this run that others join: the assistant's, or that of all results."""
         messages = _plain(wire)
         if messages is None:
             for index, message in enumerate(wire):
@@ -121,13 +123,14 @@ class Conversation:
             self._turns.append(_turn("system", _texts(message, index)))
             return
         if role != self._role:
-            self._role, self._run = role, len(self._turns)
+            self._role, self._run, self._joined = role, len(self._turns), None
         if role == "user":
             self._add_user(message, index)
         elif role == "assistant":
-            turn = self._first("assistant") or self._begin(_Turn("assistant", [], []))
+            if self._joined is None:
+                self._joined = self._begin(_Turn("assistant", [], []))
             for part, place in _assistant_parts(message, index):
-                turn.take(part, place)
+                self._joined.take(part, place)
         else:
             raise _wrong(f"messages[{index}].role", f"{role!r} is none of user, assistant, system")
 
@@ -142,17 +145,12 @@ class Conversation:
         self._turns.append(turn)
         return turn
 
-    def _first(self, role: Role) -> _Turn | None:
-        """The first turn of the present run."""
-        return next((turn for turn in self._turns[self._run :] if turn.role == role), None)
-
     def _results(self) -> _Turn:
         """The turn of all results of the present run, which comes before what else was said."""
-        first = self._first("user")
-        if first is None or not first.parts or not isinstance(first.parts[0], ToolResult):
-            first = _Turn("user", [], [])
-            self._turns.insert(self._run, first)
-        return first
+        if self._joined is None:
+            self._joined = _Turn("user", [], [])
+            self._turns.insert(self._run, self._joined)
+        return self._joined
 
     def _wire_path(self, path: str) -> str:
         match = _NUMBERED.fullmatch(path)

@@ -126,6 +126,7 @@ def application(
         )
         approving.configure(config.sampling)
         app.max_request_bytes = limits.max_request_bytes
+        app.max_json_values = limits.max_json_values
         app.cors = Cors(server.cors_origins) if server.cors_origins else None
         store = key_store_of(config, guards)
         if is_protected(config):

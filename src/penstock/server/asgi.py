@@ -88,6 +88,8 @@ class App:
         self._engine: Engine | None = None
         self.max_request_bytes = max_request_bytes
         """The largest body, or message of a WebSocket, that is read."""
+        self.max_json_values: int | None = None
+        """The most JSON values of a body; None: any number."""
         self._sockets = sockets or {}
         self.gate = gate
         self.cors: Cors | None = None
@@ -114,7 +116,8 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The entry point of ASGI 3."""
         if scope["type"] == "http":
-            await self._serve(Exchange(scope, receive, send, self.max_request_bytes))
+            limits = self.max_request_bytes, self.max_json_values
+            await self._serve(Exchange(scope, receive, send, *limits))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "websocket":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -162,9 +163,10 @@ async def read_body(exchange: Exchange, kind: type[S]) -> S:
 
     A type whose fields may all be left out takes an empty body for all of them.
     """
-    if kind is Nothing:
-        return kind()
-    data = await exchange.body()
+    return kind() if kind is Nothing else await exchange.decoded(partial(_read, kind))
+
+
+def _read(kind: type[S], data: bytes) -> S:
     if not data and not any(each.required for each in msgspec.structs.fields(kind)):
         return kind()
     if not data:
@@ -177,11 +179,13 @@ async def read_body(exchange: Exchange, kind: type[S]) -> S:
         raise _wrong("body", f"{_shown(document)} is no object; send a JSON object")
     given = cast(dict[str, Any], document)
     fields = [each.encode_name for each in msgspec.structs.fields(kind)]
-    problems = [_unknown(name, "field", fields) for name in given if name not in fields]
-    if problems:
-        raise InvalidRequest.of(problems)
+    unknown = [name for name in given if name not in fields]
+    if unknown:
+        raise InvalidRequest.of(_unknown(name, "field", fields) for name in unknown)
     try:
         return msgspec.convert(_whole(given), kind)
+    except RecursionError:
+        raise _wrong("body", "it is nested too deeply") from None
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at ")
         path = place.strip("`").removeprefix("$").removeprefix(".")

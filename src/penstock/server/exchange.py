@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,11 +15,13 @@ from penstock.contract.requests import Caller
 from penstock.engine.meter import NOBODY
 from penstock.engine.running import new_request_id
 from penstock.server.errors import Failure, HttpProblem
+from penstock.server.large_bodies import check_values, read_large
 from penstock.streaming.handle import StreamHandle
 
 if TYPE_CHECKING:
     from penstock.server.access import Access
 
+T = TypeVar("T")
 Scope: TypeAlias = dict[str, Any]
 Event: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
@@ -57,6 +59,7 @@ class Exchange:
     __slots__ = (
         "_client",
         "_limit",
+        "_max_values",
         "_receive",
         "_scope",
         "_send",
@@ -74,8 +77,15 @@ class Exchange:
         "started",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
-        """`limit` is the size of the largest body that is read."""
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        limit: int,
+        max_values: int | None = None,
+    ) -> None:
+        """`limit` is the size of the largest body that is read, `max_values` what it may hold."""
         self._scope = scope
         self.method: str = scope["method"]
         self.path: str = scope["path"]
@@ -97,6 +107,7 @@ class Exchange:
         self._receive = receive
         self._send = send
         self._limit = limit
+        self._max_values = max_values
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -151,7 +162,16 @@ class Exchange:
         elif len(body) > self._limit:
             raise self._too_large(drain=True)
         self._watch()
+        if self._max_values is not None:
+            await check_values(body, self._max_values)
         return body
+
+    async def decoded(self, decode: Callable[..., T], *asking: Callable[[Any], Any]) -> T:
+        """What `decode` makes of the body and of the functions that it asks, if there are any.
+
+        A large body is decoded in a thread; the functions are called on the loop.
+        """
+        return await read_large(decode, await self.body(), *asking)
 
     async def reply(
         self,

@@ -6,7 +6,9 @@ the model calls one of them, the answer ends there and the caller goes on.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Callable
 
 import msgspec
@@ -17,9 +19,9 @@ from penstock.contract.exchange import Result, SamplingRequest
 from penstock.contract.options import MCPTool
 from penstock.contract.ports import Attempt
 from penstock.contract.requests import Caller
-from penstock.contract.tools import ToolSource
+from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.gateway import Engine
-from penstock.generators.conversation import Ask, Conversation
+from penstock.generators.conversation import Ask, Conversation, out_of_time
 from penstock.generators.sources import servers, tools_of
 from penstock.server.exchange import BatchEncoder, Exchange
 from penstock.server.facts import stream_facts
@@ -96,8 +98,12 @@ class Rounds:
             yield Complete(self._result(conversation))
 
     async def _conversation(self, ask: Ask) -> Conversation:
-        tools, missing = await tools_of(self._sources)
-        request = self._request
+        """Connect to the servers, once the caller may make the request and has money for it."""
+        request, started = self._request, time.perf_counter()
+        # The tool that is chosen may be one of those that are not known yet.
+        known = msgspec.structs.replace(request, tool_choice=None)
+        await self._engine.check_admission(known, caller=self._caller)
+        tools, missing = await self._tools(started)
         return Conversation(
             ask,
             request,
@@ -106,7 +112,20 @@ class Rounds:
             takes=lambda part: self._engine.takes(part, request.model),
             theirs=request.tools,
             tells_calls=self._tells_calls,
+            started=started,
         )
+
+    async def _tools(self, started: float) -> tuple[list[RunnableTool], tuple[str, ...]]:
+        limit = self._request.timeout
+        left = None if limit is None else limit - (time.perf_counter() - started)
+        clock = asyncio.timeout(left)
+        try:
+            async with clock:
+                return await tools_of(self._sources)
+        except TimeoutError as error:
+            if limit is None or not clock.expired():
+                raise
+            raise out_of_time(limit) from error
 
     def _result(self, conversation: Conversation) -> Result:
         result = conversation.result
@@ -140,7 +159,10 @@ def rounds_of(
     def natively(tool: MCPTool) -> bool:
         return engine.connects_natively(tool, request.model)
 
-    native, sources = servers(request.mcp_tools, natively=natively, source=engine.tool_source)
+    def source(tool: MCPTool) -> ToolSource:
+        return engine.tool_source(tool, owner=None if caller is None else caller.key)
+
+    native, sources = servers(request.mcp_tools, natively=natively, source=source)
     if not sources:
         return None
     request = msgspec.structs.replace(request, mcp_tools=native)

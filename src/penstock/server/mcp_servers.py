@@ -18,8 +18,10 @@ from penstock.contract.addresses import is_public
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import MCPTool
+from penstock.engine.limits import too_many
 from penstock.gateway import Engine
 from penstock.server.exchange import Exchange
+from penstock.wiring import limits_of
 
 C = TypeVar("C", bound="Asks")
 ANYWHERE = "*"
@@ -40,6 +42,10 @@ def with_permitted_servers(call: C, engine: Engine, exchange: Exchange) -> C:
     """The call as its caller may make it; raises InvalidRequest."""
     if not call.request.mcp_tools:
         return call
+    limits = limits_of(engine.config)
+    if problem := too_many("mcp_tools", len(call.request.mcp_tools), limits, "max_mcp_servers"):
+        # Before each of them is looked at.
+        raise InvalidRequest.of([problem])
     strangers = exchange.access is not None and exchange.access.asked
     allowed = engine.config.server.mcp_servers
     request = permitted(call.request, allowed, strangers=strangers)

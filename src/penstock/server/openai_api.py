@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -43,8 +44,7 @@ async def health(engine: Engine, exchange: Exchange) -> None:
 
 async def chat_completions(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/chat/completions`."""
-    data = await exchange.body()
-    call = openai_chat_decode.decode(data, lambda model: room(engine, model))
+    call = await exchange.decoded(openai_chat_decode.decode, partial(room, engine))
     try:
         call = with_permitted_servers(call, engine, exchange)
         await require_permitted_fields(call.request, engine, exchange)
@@ -83,7 +83,7 @@ def _encoder(call: ChatCall, request_id: str, model: str) -> ChunkEncoder:
 
 async def embeddings(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/embeddings`."""
-    call = openai_embeddings.decode(await exchange.body())
+    call = await exchange.decoded(openai_embeddings.decode)
     request = call.request
     result = await engine.embed(
         request.texts,

@@ -25,7 +25,7 @@ from penstock.server.openai_tools import in_callers_places
 from penstock.streaming.assemble import parse_arguments
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.ASCII)
-_NUMBERED = re.compile(r"messages\[(\d+)\](.*)", re.DOTALL)
+_NUMBERED = re.compile(r"messages\[(\d{1,9})\](.*)", re.DOTALL)
 T = TypeVar("T")
 
 _AUDIO_TYPES: Mapping[str, str] = {"mp3": "audio/mpeg"}
@@ -105,25 +105,21 @@ def in_callers_numbers(
     """
     if type(error) is not InvalidRequest or not error.problems:
         return error
+    # Where each message begins on the wire, and where the last one ends.
+    starts = [0, *itertools.accumulate(map(_wire_length, messages))]
     told = InvalidRequest.of(
-        [
-            Problem(
-                in_callers_places(_renumbered(problem.path, messages), tool_places), problem.message
-            )
-            for problem in error.problems
-        ]
+        Problem(in_callers_places(_renumbered(problem.path, starts), tool_places), problem.message)
+        for problem in error.problems
     )
     told.located(provider=error.provider, model=error.model, request_id=error.request_id)
     return told
 
 
-def _renumbered(path: str, messages: Sequence[Message]) -> str:
+def _renumbered(path: str, starts: Sequence[int]) -> str:
     match = _NUMBERED.fullmatch(path)
     if match is None:
         return path
-    number, inside = int(match[1]), match[2]
-    index = sum(_wire_length(message) for message in itertools.islice(messages, number))
-    return f"messages[{index}]{inside}"
+    return f"messages[{starts[min(int(match[1]), len(starts) - 1)]}]{match[2]}"
 
 
 def _wire_length(message: Message) -> int:

@@ -5,6 +5,7 @@ The doors write a function differently, and a server alike.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ _FIELDS: Mapping[str, str] = {
     ".http_headers": ".headers",
 }
 """Ours, where the wire has other names."""
+_SERVER = re.compile(r"mcp_tools\[(\d{1,9})\](.*)", re.DOTALL)
 
 
 class _Wire(msgspec.Struct, gc=False):
@@ -103,11 +105,12 @@ def in_callers_places(path: str, places: Sequence[str]) -> str:
 
     `places` says where each server stands among the caller's tools.
     """
-    for index, own in enumerate(places):
-        prefix = f"mcp_tools[{index}]"
-        if path.startswith(prefix):
-            return own + _FIELDS.get(path[len(prefix) :], path[len(prefix) :])
-    return path
+    if path == "mcp_tools":
+        return "tools"
+    match = _SERVER.fullmatch(path)
+    if match is None or int(match[1]) >= len(places):
+        return path
+    return places[int(match[1])] + _FIELDS.get(match[2], match[2])
 
 
 def _missing(path: str) -> InvalidRequest:

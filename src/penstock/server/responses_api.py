@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.gateway import Engine
@@ -48,8 +49,7 @@ RESPONSES_ERRORS = ResponsesErrors()
 
 async def responses(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/responses`."""
-    data = await exchange.body()
-    call = responses_decode.decode(data, lambda model: room(engine, model))
+    call = await exchange.decoded(responses_decode.decode, partial(room, engine))
     try:
         call = with_permitted_servers(call, engine, exchange)
         await require_permitted_fields(call.request, engine, exchange)

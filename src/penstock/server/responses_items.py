@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NoReturn
 
 import msgspec
@@ -36,7 +37,7 @@ from penstock.server.responses_state import (
 )
 from penstock.streaming.assemble import parse_arguments
 
-_NUMBERED = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"messages\[(\d{1,9})\](?:\.content\[(\d{1,9})\])?(.*)", re.DOTALL)
 _ITEMS_OF_ASSISTANT = frozenset({"function_call", "reasoning", "mcp_call", "image_generation_call"})
 
 
@@ -76,7 +77,7 @@ class WireItem(_Wire):
     output_format: str | None = None
 
 
-class Dialogue(msgspec.Struct, frozen=True):
+class Dialogue(msgspec.Struct, frozen=True, dict=True):
     """The turns, and where each part of them stands in the caller's `input`."""
 
     messages: tuple[Message, ...]
@@ -90,11 +91,7 @@ class Dialogue(msgspec.Struct, frozen=True):
         match = _NUMBERED.fullmatch(path)
         if match is None:
             return None
-        numbered = [
-            places
-            for message, places in zip(self.messages, self.places, strict=True)
-            if not (without_system and message.role == "system")
-        ]
+        numbered = self._without_system if without_system else self.places
         number, part = int(match[1]), match[2]
         if number >= len(numbered):
             return "input"
@@ -104,6 +101,11 @@ class Dialogue(msgspec.Struct, frozen=True):
         # A turn of several items has no name there; that of its first item leads to it.
         first = places[0].partition(".content")[0] if places else "input"
         return first + match[3]
+
+    @cached_property
+    def _without_system(self) -> Sequence[tuple[str, ...]]:
+        each = zip(self.messages, self.places, strict=True)
+        return [places for message, places in each if message.role != "system"]
 
 
 class _Turns:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -39,7 +41,7 @@ class _Part(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     """One part: `kind` and how many characters of that kind it has, or which call it is."""
 
     kind: str
-    length: int = 0
+    length: Annotated[int, msgspec.Meta(ge=0)] = 0
     id: str = ""
     meta: JSONObject | None = None
     signature: str | None = None
@@ -77,30 +79,30 @@ def unseal(seals: Sequence[str], shown: Sequence[Content]) -> Sequence[Content]:
     texts = "".join(part.text for part in shown if isinstance(part, Text))
     thoughts = "".join(part.text for part in shown if isinstance(part, Reasoning))
     others = {part.id: part for part in shown if isinstance(part, ToolUse | MCPCall)}
-    pictures = [
+    pictures = deque(
         part for part in shown if not isinstance(part, Text | Reasoning | ToolUse | MCPCall)
-    ]
+    )
     parts: list[Content] = []
+    said = thought = 0
     for part in outline.parts:
         if part.kind == "text":
-            parts.append(Text(texts[: part.length], meta=part.meta))
-            texts = texts[part.length :]
+            parts.append(Text(texts[said : said + part.length], meta=part.meta))
+            said += part.length
         elif part.kind == "reasoning":
-            thought = thoughts[: part.length]
             parts.append(
                 Reasoning(
-                    thought,
+                    thoughts[thought : thought + part.length],
                     signature=part.signature,
                     redacted=part.redacted,
                     origin=part.origin,
                     meta=part.meta,
                 )
             )
-            thoughts = thoughts[part.length :]
+            thought += part.length
         elif part.id in others:
             parts.append(msgspec.structs.replace(others.pop(part.id), meta=part.meta))
         elif pictures:
-            parts.append(msgspec.structs.replace(pictures.pop(0), meta=part.meta))
+            parts.append(msgspec.structs.replace(pictures.popleft(), meta=part.meta))
     return parts
 
 

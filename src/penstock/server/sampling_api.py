@@ -13,7 +13,7 @@ from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import REQUEST_ID, Exchange
 from penstock.server.facts import facts, stream_facts
-from penstock.server.sampling_decode import SamplingCall, decode, in_callers_words, read_call
+from penstock.server.sampling_decode import SamplingCall, in_callers_words, read_body
 from penstock.server.sampling_encode import EventFrames, StreamEncoder, encode
 from penstock.server.sampling_errors import SAMPLING_ERRORS
 from penstock.server.sampling_ws import PATH
@@ -32,7 +32,7 @@ class CreateMessage:
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
         """Answer whole, or as events."""
         exchange.request_id = _callers_id(exchange)
-        call = read_call(decode(await exchange.body(), "the body"))
+        call = await exchange.decoded(read_body)
         caller = self._approvals.caller(engine, exchange.caller)
         try:
             if call.stream:

@@ -36,6 +36,11 @@ def decode(data: bytes | str, what: str) -> object:
         raise not_json(error, what) from error
 
 
+def read_body(data: bytes) -> SamplingCall:
+    """The call that this body asks for; raises HttpProblem or InvalidRequest."""
+    return read_call(decode(data, "the body"))
+
+
 def read_call(params: object) -> SamplingCall:
     """The call that these params ask for.
 

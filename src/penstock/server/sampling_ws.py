@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -31,6 +32,7 @@ from penstock.server.approvals import Approvals
 from penstock.server.asgi import SHUTTING_DOWN, SocketRoute
 from penstock.server.errors import Failure, HttpProblem, failure_of
 from penstock.server.exchange import REQUEST_ID, ClientGone
+from penstock.server.large_bodies import LARGE, check_values, read_large
 from penstock.server.sampling_decode import decode, in_callers_words, read_call
 from penstock.server.sampling_encode import MessageFrames, StreamEncoder
 from penstock.server.sampling_errors import SAMPLING_ERRORS
@@ -111,7 +113,9 @@ class _Session:
         """Do what the message says; raises HttpProblem when it says nothing known."""
         if not isinstance(message, str):
             raise _mistake("the message is binary; send JSON as text")
-        decoded = decode(message, "the message")
+        if len(message) >= LARGE:
+            await check_values(message.encode(), self._engine().config.limits.max_json_values)
+        decoded = await read_large(partial(decode, what="the message"), message)
         if not isinstance(decoded, Mapping):
             raise _mistake(f"the message is {kind(decoded)}; send an object with a type")
         fields = cast(Mapping[str, Any], decoded)
@@ -203,7 +207,10 @@ class _Session:
         params: object = fields.get("params")
         if fields.get("stream") is not None and isinstance(params, Mapping):
             params = {**cast(Mapping[str, Any], params), "stream": fields["stream"]}
-        call = read_call(params)
+        large = asked.size >= LARGE
+        call = await asyncio.to_thread(read_call, params) if large else read_call(params)
+        if asked.stopped:  # while a thread has read it
+            return asked.frames.cancelled()
         caller = self._approvals.caller(engine, self._socket.caller)
         try:
             if not call.stream:

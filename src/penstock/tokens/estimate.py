@@ -24,7 +24,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.tokens import media
-from penstock.tokens.text import Count, measure
+from penstock.tokens.text import MOST_MEASURED, Count, measure, sampled
 
 MESSAGE_TOKENS = 8
 """What wraps a message, a tool, a call or its result: role, marks and ids."""
@@ -131,7 +131,7 @@ class Estimates:
         found = self._found.get(family.name)
         if found is None:
             if self._counts is None:
-                self._counts = tuple(_counts(self._request))
+                self._counts = tuple(_counts(self._request, sample=True))
             found = self._found[family.name] = (
                 sum(count.tokens(family.text) for count in self._counts)
                 + _wrapping(self._request, family)
@@ -221,8 +221,13 @@ def upper_tokens(request: SamplingRequest, model: str, contents: Contents | None
     return most
 
 
-def _counts(request: SamplingRequest) -> Iterator[Count]:
-    for texts in _texts(request):
+def _counts(request: SamplingRequest, *, sample: bool = False) -> Iterator[Count]:
+    """What each part is made of; with `sample`, about what a very long request is made of."""
+    found = list(_texts(request))
+    if sample and sum(map(len, chain.from_iterable(found))) > MOST_MEASURED:
+        yield sampled([*chain.from_iterable(found)])
+        return
+    for texts in found:
         first, *others = map(measure, texts)
         yield sum(others, first)
 

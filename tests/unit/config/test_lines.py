@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.config.lines import line_of
+from penstock.config.lines import Lines
 
 TEXT = """\
 # a comment
@@ -52,8 +52,8 @@ a . "b" = 1
 def test_the_deepest_part_of_the_path_that_the_text_holds(
     path: tuple[str | int, ...], line: int | None
 ) -> None:
-    assert line_of(TEXT, path) == line
+    assert Lines(TEXT).line_of(path) == line
 
 
 def test_only_line_feeds_end_a_line() -> None:
-    assert line_of("# a\u2028b\x0cc\x85d\n[server]\nport = 1\n", ("server", "port")) == 3
+    assert Lines("# a\u2028b\x0cc\x85d\n[server]\nport = 1\n").line_of(("server", "port")) == 3

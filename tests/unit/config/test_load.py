@@ -497,3 +497,14 @@ def test_a_name_that_does_not_exist_is_refused_with_its_line(text: str, said: st
     with pytest.raises(ConfigurationError) as caught:
         parse(text)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["nope{}/model", "nothing{}"])
+def test_of_very_many_problems_the_first_are_listed(target: str) -> None:
+    targets = ",\n".join(f'"{target.format(number)}"' for number in range(2000))
+    with pytest.raises(ConfigurationError) as refused:
+        parse(f"[providers.openai]\n[models.default]\ntargets = [\n{targets}\n]\n")
+    message = str(refused.value)
+    assert message.startswith("penstock.toml, line 3, models.default.targets[0]: ")
+    assert message.endswith("; and 1950 more problems")
+    assert message.count("line 3, ") == 50

@@ -23,7 +23,8 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import ModelPreferences, ToolChoice, ToolDefinition
 from penstock.contract.requests import RequestOptions, build_request
-from penstock.engine.validate import Limits, validate, validate_embedding
+from penstock.engine.limits import Limits
+from penstock.engine.validate import validate, validate_embedding
 from tests.unit.contract.test_messages import messages as any_messages
 
 CALL = ToolUse("c1", "now", {})
@@ -129,7 +130,8 @@ def test_the_limits_are_configurable() -> None:
     strict = Limits(max_temperature=0.5, max_stop_sequences=0)
     assert problems(request(temperature=1.0, stop_sequences=("a",)), strict) == [
         "temperature: 1.0 is not between 0 and 0.5",
-        "stop_sequences: 1 given, at most 0 are allowed",
+        "stop_sequences: 1 given, at most 0 are allowed; send fewer, or raise "
+        "limits.max_stop_sequences",
     ]
 
 
@@ -359,10 +361,10 @@ def test_nonsense_is_refused_with_invalid_request_and_nothing_else(
 )
 def test_a_bad_embedding_request_is_refused(bad: EmbeddingRequest, expected: list[str]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        validate_embedding(bad)
+        validate_embedding(bad, Limits())
     assert [str(problem) for problem in caught.value.problems] == expected
 
 
 def test_a_good_embedding_request_is_handed_on_as_it_is() -> None:
     good = EmbeddingRequest(texts=("a",), dimensions=1, timeout=1.0)
-    assert validate_embedding(good) is good
+    assert validate_embedding(good, Limits()) is good

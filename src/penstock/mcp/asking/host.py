@@ -23,7 +23,8 @@ from penstock.contract.errors import (
 from penstock.contract.events import Complete, StreamEvent
 from penstock.contract.exchange import Result, SamplingRequest
 from penstock.contract.messages import JSONObject
-from penstock.engine.validate import Limits, validate
+from penstock.engine.limits import Limits
+from penstock.engine.validate import validate
 from penstock.generators.conversation import Ask
 from penstock.mcp.asking.calls import Call
 from penstock.mcp.asking.params import HOST, params_of, result_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -15,7 +16,14 @@ from penstock.contract.events import (
     ToolStarted,
     ToolUseDelta,
 )
-from penstock.contract.messages import Content, JSONObject, MCPCall, Reasoning, Text
+from penstock.contract.messages import (
+    Content,
+    JSONObject,
+    MCPCall,
+    Reasoning,
+    Text,
+    join_text,
+)
 from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.shapes import Block, Delta
 from penstock.providers.mcp_calls import parts_of
@@ -280,10 +288,11 @@ def _input(value: Any, tool: str) -> JSONObject:
 def _merged(parts: list[Content]) -> list[Content]:
     """Neighbouring texts as one: citations cut an answer into many blocks."""
     merged: list[Content] = []
-    for part in parts:
-        last = merged[-1] if merged else None
-        if isinstance(part, Text) and isinstance(last, Text):
-            merged[-1] = Text(last.text + part.text, meta=last.meta or part.meta)
+    for is_text, run in groupby(parts, key=lambda part: isinstance(part, Text)):
+        neighbours = list(run)
+        if is_text:
+            meta = next((part.meta for part in neighbours if part.meta), neighbours[0].meta)
+            merged.append(Text(join_text(neighbours), meta=meta))
         else:
-            merged.append(part)
+            merged += neighbours
     return merged

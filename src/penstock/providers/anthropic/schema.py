@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import has_free_keys, is_circular, nodes
+from penstock.providers.schemas import has_free_keys, is_circular, nodes, required_names
 
 _FORMATS = frozenset(
     {
@@ -41,9 +41,7 @@ def is_sayable(schema: JSONObject) -> bool:
     if is_circular(schema) or has_free_keys(schema):
         return False
     found = list(nodes(schema))
-    optional = sum(
-        len(node.get("properties", {}).keys() - set(node.get("required", ()))) for node in found
-    )
+    optional = sum(len(node.get("properties", {}).keys() - required_names(node)) for node in found)
     unions = sum("anyOf" in node or "oneOf" in node for node in found)
     unions += sum(isinstance(node.get("type"), list) for node in found)
     return optional <= _MOST_OPTIONAL and unions <= _MOST_UNIONS
@@ -111,7 +109,8 @@ def _variants(kinds: tuple[str, ...], rest: JSONObject) -> JSONObject:
 
 def _types(kind: Any) -> tuple[str, ...]:
     kinds = cast(list[Any], kind) if isinstance(kind, list) else [kind]
-    return tuple(each for each in kinds if isinstance(each, str))
+    # Each once, or a type that is there many times would be adapted as often.
+    return tuple(dict.fromkeys(each for each in kinds if isinstance(each, str)))
 
 
 def _implied_type(rest: JSONObject) -> str | None:

@@ -46,7 +46,7 @@ def _adapt(schema: Mapping[str, Any], depth: int) -> JSONObject:
     adapted: JSONObject = {}
     notes: JSONObject = {}
     for key, value in schema.items():
-        if key in _KEPT or (key == "format" and value in _FORMATS):
+        if key in _KEPT or (key == "format" and isinstance(value, str) and value in _FORMATS):
             adapted[key] = value
         elif key in _MAPS and isinstance(value, dict):
             parts = cast(dict[str, Any], value)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from penstock.contract.messages import (
     MCPCall,
     Message,
     Reasoning,
+    Role,
     Text,
     ToolResult,
     ToolUse,
@@ -123,18 +125,20 @@ def _offered(tools: Sequence[ToolDefinition], choice: ToolChoice) -> Sequence[To
 
 def _conversation(messages: Iterable[Message]) -> list[Message]:
     """The turns but the system's; neighbours of one role become one, as most templates want."""
+    spoken = (message for message in messages if message.role != "system" and message.content)
     turns: list[Message] = []
-    for message in messages:
-        if message.role == "system" or not message.content:
-            continue
-        if turns and turns[-1].role == message.role:
-            earlier = turns.pop().content
-            both_text = isinstance(earlier[-1], Text) and isinstance(message.content[0], Text)
-            between = (Text("\n\n"),) if both_text else ()
-            turns.append(Message(message.role, (*earlier, *between, *message.content)))
-        else:
-            turns.append(message)
+    for role, run in groupby(spoken, key=_role):
+        content: list[Content] = []
+        for message in run:
+            if content and isinstance(content[-1], Text) and isinstance(message.content[0], Text):
+                content.append(Text("\n\n"))
+            content += message.content
+        turns.append(Message(role, tuple(content)))
     return turns
+
+
+def _role(message: Message) -> Role:
+    return message.role
 
 
 def _turns(conversation: Sequence[Message], *, calls: bool) -> list[dict[str, str]]:
@@ -147,17 +151,12 @@ def _turns(conversation: Sequence[Message], *, calls: bool) -> list[dict[str, st
 
 def _render(message: Message, names: dict[str, str], *, calls: bool) -> str:
     lines: list[str] = []
-    text = ""
-    for part in (*message.content, None):
-        if isinstance(part, Text):
-            text += part.text
-            continue
-        if text:
+    for is_text, run in groupby(message.content, key=lambda part: isinstance(part, Text)):
+        if not is_text:
+            lines += (line for part in run if (line := _line(part, names)) is not None)
+        elif text := join_text(run):
             as_reply = calls and message.role == "assistant"
             lines.append(_spoken({"reply": text}) if as_reply else text)
-            text = ""
-        if part is not None and (line := _line(part, names)) is not None:
-            lines.append(line)
     return "\n".join(lines)
 
 

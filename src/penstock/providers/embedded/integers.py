@@ -45,11 +45,7 @@ def _reachable(root: JSONObject) -> Iterator[JSONObject]:
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:
-        start = waiting.pop()
-        if id(start) in seen:
-            continue
-        for node in nodes(start):
-            seen.add(id(node))
+        for node in nodes(waiting.pop(), seen=seen):
             yield node
             if isinstance(reference := node.get("$ref"), str):
                 target = referenced(reference, root)

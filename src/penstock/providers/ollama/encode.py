@@ -62,7 +62,8 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
     }
     choice = request.tool_choice
     if request.tools and (choice is None or choice.mode != "none"):
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        room = schema.Room()
+        body["tools"] = [_tool(tool, room) for tool in request.tools]
     if request.output_schema is not None:
         body["format"] = schema.for_answer(request.output_schema.schema)
     if (level := request.reasoning_level) is not None:
@@ -71,11 +72,11 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
     return WireCall(PATH, write_json(body))
 
 
-def _tool(tool: ToolDefinition) -> JSONObject:
+def _tool(tool: ToolDefinition, room: schema.Room) -> JSONObject:
     function: JSONObject = {"name": tool_names.to_wire(tool.name)}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = schema.for_tool(tool.input_schema)
+    function["parameters"] = schema.for_tool(tool.input_schema, room)
     return {"type": "function", "function": function}
 
 

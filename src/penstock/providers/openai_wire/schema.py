@@ -17,11 +17,13 @@ Nothing here changes the schema that it is given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import msgspec
 
 from penstock.contract.messages import JSONObject
+from penstock.providers.schemas import overlaid, required_names
 
 _KEPT = frozenset(
     {
@@ -96,16 +98,16 @@ def rooted(schema: JSONObject) -> JSONObject:
 
 def _without_root_reference(schema: JSONObject) -> JSONObject:
     definitions = _definitions(schema)
+    chain = [schema]
     seen: set[str] = set()
-    while isinstance(reference := schema.get("$ref"), str):
+    while isinstance(reference := chain[-1].get("$ref"), str):
         name = _name(reference)
         target: Any = definitions.get(name)
         if name in seen or not isinstance(target, dict):
             break
         seen.add(name)
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**cast(JSONObject, target), **beside}
-    return schema
+        chain.append(cast(JSONObject, target))
+    return overlaid(chain, "$ref")
 
 
 def _definitions(schema: JSONObject) -> JSONObject:
@@ -212,7 +214,7 @@ class _Adapter:
         free = schema.get("additionalProperties", False) is not False
         if not isinstance(properties, dict) or free or "patternProperties" in schema:
             raise _Inexpressible
-        required = _list(schema.get("required", []))
+        required = required_names(schema)
         adapted: JSONObject = {}
         for name, value in cast(JSONObject, properties).items():
             inner = self._adapt(value, depth + 1)
@@ -234,30 +236,59 @@ class _Adapter:
         else:
             out["items"] = self._adapt(schema.get("items"), depth + 1)
 
-    def _nullable(self, schema: JSONObject, depth: int = 0) -> bool:
-        if "$ref" in schema:
-            target: Any = self._definitions.get(_name(schema["$ref"]))
-            return (
-                depth < _MAX_DEPTH
-                and isinstance(target, dict)
-                and self._nullable(cast(JSONObject, target), depth + 1)
-            )
-        if "enum" in schema:
-            return None in schema["enum"]
-        if "anyOf" in schema:
-            return any(self._nullable(branch, depth + 1) for branch in schema["anyOf"])
-        return "null" in _types(schema)
+    def _nullable(self, schema: JSONObject) -> bool:
+        takes_null, names = _alternatives(schema)
+        return takes_null or not self._nullable_names.isdisjoint(names)
+
+    @cached_property
+    def _nullable_names(self) -> set[str]:
+        """The definitions that take null, by themselves or by what they refer to."""
+        referring: dict[str, list[str]] = {}
+        found: list[str] = []
+        for name, schema in self._definitions.items():
+            takes_null, names = _alternatives(schema)
+            if takes_null:
+                found.append(name)
+            for each in names:
+                referring.setdefault(each, []).append(name)
+        known = set(found)
+        for name in found:
+            further = [each for each in referring.get(name, ()) if each not in known]
+            known.update(further)
+            found += further
+        return known
+
+
+def _alternatives(schema: Any) -> tuple[bool, list[str]]:
+    """Whether a schema itself takes null, and the definitions that may do so in its place."""
+    takes_null = False
+    names: list[str] = []
+    waiting: list[Any] = [schema]
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, dict):
+            continue
+        node = cast(JSONObject, each)
+        if "$ref" in node:
+            names += [_name(node["$ref"])] if isinstance(node["$ref"], str) else []
+        elif "enum" in node:
+            takes_null = takes_null or None in node["enum"]
+        elif isinstance(branches := node.get("anyOf"), list):
+            waiting += cast(list[Any], branches)
+        else:
+            takes_null = takes_null or "null" in _types(node)
+    return takes_null, names
 
 
 def _merged(schema: JSONObject) -> JSONObject:
     """An `allOf` of one is that one; of more, there is no way to say it."""
-    while "allOf" in schema:
-        parts = _list(schema["allOf"])
+    chain = [schema]
+    while "allOf" in chain[-1]:
+        parts = _list(chain[-1]["allOf"])
         if len(parts) != 1 or not isinstance(parts[0], dict):
             raise _Inexpressible
-        beside = {key: value for key, value in schema.items() if key != "allOf"}
-        schema = {**cast(JSONObject, parts[0]), **beside}
-    return schema
+        chain.append(cast(JSONObject, parts[0]))
+    return overlaid(chain, "allOf")
 
 
 def _or_null(schema: JSONObject) -> JSONObject:
