@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeVar
 
+from penstock.contract.bounds import cut
 from penstock.contract.errors import PenstockError, ProviderTimeout
 from penstock.contract.exchange import (
     AnyRequest,
@@ -90,7 +91,7 @@ class Meter:
                 operation=_OPERATIONS[type(request)],
                 started=time.time(),
                 stream=stream,
-                requested_model=request.model,
+                requested_model=None if request.model is None else cut(request.model),
                 max_tokens=request.max_tokens if sampling else None,
                 temperature=request.temperature if sampling else None,
                 key=caller.key,

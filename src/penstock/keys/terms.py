@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.contract.errors import ModelNotFound, RateLimited
+from penstock.contract.errors import ModelNotFound, RateLimited, shown
 from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
@@ -116,7 +116,7 @@ class KeyTerms:
 
 def not_for_this_key(model: str | None) -> ModelNotFound:
     """The same words for a model that is not there and for one that the key may not use."""
-    what = f"there is no model {model!r} for this key" if model else "this request names no model"
+    what = f"there is no model {shown(model)} for this key" if model else "this request names no model"
     return ModelNotFound(f"{what}; GET /v1/models lists those that it may use", model=model)
 
 

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from penstock.contract.bounds import NAME
 from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
 
@@ -31,7 +32,7 @@ class LocalGuard:
         if host not in self._known_hosts:
             if host and not is_loopback(_host_name(b"//" + host)):
                 raise _refused("this gateway answers only to localhost, not to the name in `Host`")
-            if len(self._known_hosts) < _REMEMBERED:
+            if len(self._known_hosts) < _REMEMBERED and len(host) <= NAME:
                 self._known_hosts.add(host)
         origin = headers.get(b"origin")
         if origin is None or is_local_origin(origin):
