@@ -8,10 +8,12 @@ from __future__ import annotations
 
 NAME = 256
 """Characters of a name: a model, a tool, an id, a reason."""
-URL = 2048
-"""Characters of an address, and of a header that is passed on."""
+URL = 8192
+"""Characters of an address. A longer one is never parsed, as `urlsplit` keeps what it has parsed."""
 HEADER_VALUE = 8192
 """Characters of a header that a caller has sent to an MCP server."""
+TRACE_STATE = 2048
+"""Characters of the header `tracestate`; the standard asks for 512."""
 MESSAGE = 10_000
 """Characters of an error message, or of a line of the log."""
 PROBLEM = 1_000

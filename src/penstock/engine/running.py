@@ -9,7 +9,7 @@ import weakref
 from concurrent.futures import Future
 from typing import cast
 
-from penstock.contract.errors import InvalidRequest, Problem, RequestCancelled
+from penstock.contract.errors import InvalidRequest, Problem, RequestCancelled, shown
 from penstock.streaming.handle import StreamHandle
 
 _ID = re.compile(r"[!-~]{1,128}")
@@ -42,7 +42,7 @@ def id_problem(request_id: object) -> str | None:
     """Why nobody can use this as the id of a request; None when it will do."""
     if isinstance(request_id, str) and _ID.fullmatch(request_id):
         return None
-    return f"{request_id!r} is no id; give 1 to 128 visible ASCII characters, no blanks"
+    return f"{shown(request_id)} is no id; give 1 to 128 visible ASCII characters, no blanks"
 
 
 class InFlight:

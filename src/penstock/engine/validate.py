@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.contract.addresses import forbidden, host_of
-from penstock.contract.bounds import NAME, too_long
+from penstock.contract.bounds import NAME, URL, too_long
 from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
@@ -97,7 +97,9 @@ def validate_transcription(request: TranscriptionRequest, limits: Limits) -> Tra
 def transcription_hints(language: str | None, prompt: str | None) -> Iterator[Problem]:
     """What is wrong with these, if anything; known before there is a recording."""
     if language is not None and not (len(language) <= NAME and _LANGUAGE.fullmatch(language)):
-        yield Problem("language", f"{shown(language)} is no language's code; write one such as 'en'")
+        yield Problem(
+            "language", f"{shown(language)} is no language's code; write one such as 'en'"
+        )
     if prompt is not None:
         if not prompt.strip():
             yield Problem("prompt", "is blank; leave it out")
@@ -252,7 +254,9 @@ def _part(path: str, part: Content) -> Iterator[Problem]:
     elif isinstance(part, Image):
         if not (part.url or (part.data and part.mime_type)):
             yield Problem(path, "an image needs data with a mimeType, or a url")
-        if part.url and (reason := forbidden(host_of(part.url))):
+        if part.url and (problem := too_long(part.url, URL)):
+            yield Problem(f"{path}.url", f"{problem}; send the image itself")
+        elif part.url and (reason := forbidden(host_of(part.url))):
             # A provider of one's own would fetch it from there.
             yield Problem(f"{path}.url", f"its host {reason}; give the address of an image")
     elif isinstance(part, Audio):

@@ -116,7 +116,9 @@ class KeyTerms:
 
 def not_for_this_key(model: str | None) -> ModelNotFound:
     """The same words for a model that is not there and for one that the key may not use."""
-    what = f"there is no model {shown(model)} for this key" if model else "this request names no model"
+    what = (
+        f"there is no model {shown(model)} for this key" if model else "this request names no model"
+    )
     return ModelNotFound(f"{what}; GET /v1/models lists those that it may use", model=model)
 
 

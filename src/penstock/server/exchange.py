@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from penstock.contract.bounds import NAME, URL
+from penstock.contract.bounds import NAME, TRACE_STATE
 from penstock.contract.errors import ModelNotFound, shown
 from penstock.contract.events import StreamEvent
 from penstock.contract.requests import Caller
@@ -302,7 +302,7 @@ def caller_of(headers: Mapping[bytes, bytes], access: Access | None = None) -> C
     if len(traceparent) > NAME:
         return caller
     tracestate = headers.get(b"tracestate", b"")
-    if len(tracestate) > URL:
+    if len(tracestate) > TRACE_STATE:
         tracestate = b""
     return msgspec.structs.replace(
         caller or NOBODY,

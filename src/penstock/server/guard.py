@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from penstock.contract.bounds import NAME
+from penstock.contract.bounds import NAME, URL
 from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
 
@@ -57,6 +57,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(url: bytes) -> str:
+    if len(url) > URL:
+        return ""
     try:
         return urlsplit(url.decode("latin-1")).hostname or ""
     except ValueError:
