@@ -9,7 +9,7 @@ from __future__ import annotations
 NAME = 256
 """Characters of a name: a model, a tool, an id, a reason."""
 URL = 8192
-"""Characters of an address. A longer one is never parsed, as `urlsplit` keeps what it has parsed."""
+"""Characters of an address. `urlsplit` caches what it parses, so a longer one is not parsed."""
 HEADER_VALUE = 8192
 """Characters of a header that a caller has sent to an MCP server."""
 TRACE_STATE = 2048
