@@ -26,6 +26,10 @@ class Admission(Protocol):
 class Terms(Protocol):
     """What a caller may use, and how much of it."""
 
+    def allowed(self, request: AnyRequest, ranked: Sequence[Target]) -> Sequence[Target]:
+        """Return those of the targets that the caller may use; raises ModelNotFound for none."""
+        ...
+
     def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> Admission:
         """Let a request through; raises ModelNotFound, or RateLimited with the time to wait."""
         ...

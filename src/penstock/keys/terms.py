@@ -73,7 +73,7 @@ class KeyTerms:
 
     def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> KeyAdmission:
         """Let a request through; raises ModelNotFound, or RateLimited with the time to wait."""
-        targets = self._allowed(request.model, ranked)
+        targets = self.allowed(request, ranked)
         window = self.tokens
         if window is None:
             return KeyAdmission(targets, None, None, 0)
@@ -83,7 +83,9 @@ class KeyTerms:
             raise self._too_many(window, wanted)
         return KeyAdmission(targets, window, step, wanted)
 
-    def _allowed(self, model: str | None, ranked: Sequence[Target]) -> Sequence[Target]:
+    def allowed(self, request: AnyRequest, ranked: Sequence[Target]) -> Sequence[Target]:
+        """Return those of the targets that the key may use; raises ModelNotFound for none."""
+        model = request.model
         if not self._names:
             return ranked
         if model:
