@@ -23,7 +23,7 @@ class Variant(NamedTuple):
 def variants(document: Any, long: str) -> Iterator[Variant]:
     """One for each text, and one for each object: that has a field with a long name."""
     for path, value in _texts(document):
-        changed = _with(document, path, long + value)
+        changed = _with(document, path, value + long)
         yield Variant(_shown(path), json.dumps(changed).encode())
     for path in _objects(document):
         changed = copy.deepcopy(document)
@@ -64,7 +64,7 @@ def _write(document: Any, place: Path, long: str) -> bytes:
         return b""
     values = dict(_texts(document))
     if place in values:
-        document = _with(document, place, long + values[place])
+        document = _with(document, place, values[place] + long)
     return json.dumps(document).encode()
 
 

@@ -134,7 +134,9 @@ class Meter:
         """The answer with its metadata; the request has ended."""
         hooks = self.trail.hooks
         if hooks.wants_content and isinstance(self._request, SamplingRequest):
-            hooks.content(RequestContent(self.request_id, self._request, reply.content))
+            hooks.content(
+                RequestContent(self.request_id, self._request, reply.content, self._caller.key)
+            )
         metadata = self.answered(attempt, reply)
         return Result(reply.content, metadata.model, reply.stop_reason, metadata, extra=reply.extra)
 

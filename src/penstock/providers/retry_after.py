@@ -29,8 +29,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
     `retry-after-ms` is the most exact and wins; then `retry-after`, in seconds or as an HTTP date,
     which is compared with `now` (seconds since the epoch); then `x-ratelimit-reset-requests`, a Go
-    duration such as `1m30s`. Header names are lower-case. A value that is negative, past, garbage or more
-    than a year counts as absent.
+    duration such as `1m30s`. Header names are lower-case. A value that is negative, past, garbage
+    or more than a year counts as absent.
     """
     for name, read in _SOURCES:
         value = headers.get(name)

@@ -131,10 +131,6 @@ class Exchange:
         if model and not self.may_use(model):
             raise ModelNotFound(f"there is no model {shown(model)}", model=model)
 
-    def may_cancel(self, request_id: str) -> bool:
-        """Whether the caller may stop this running request."""
-        return self.access is None or self.access.may_cancel(request_id)
-
     @property
     def sees(self) -> str | None:
         """The key whose requests the caller sees; None: it sees those of all."""
