@@ -14,7 +14,6 @@ from openai import AsyncOpenAI
 from penstock.contract.exchange import Usage
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
 from penstock.keys.store import KeyStore
-from penstock.server.access import Access
 from penstock.testing import FakeProvider, FakeReply, Recorder, engine_with
 from tests.support.keyed import ADMIN, bearer, keyed_engine
 from tests.unit.cli.harness import run_penstock, started_penstock
