@@ -13,7 +13,7 @@ from tests.unit.server.sampling_support import SOCKET
 
 PAGE = "https://app.example.com"
 LOCAL = "http://localhost:3000"
-CASES = [
+CASES: list[tuple[dict[str, str], int]] = [
     ({"sec-fetch-site": "cross-site"}, 403),
     ({"sec-fetch-site": "Cross-Site"}, 403),
     ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 403),

@@ -113,6 +113,10 @@ class ServerLimits:
         finally:
             self.running -= 1
 
+    def allowed(self, request: AnyRequest, ranked: Sequence[Target]) -> Sequence[Target]:
+        """Return all targets: the rule has chosen the model of the request already."""
+        return ranked
+
     def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> TokenAdmission:
         """Let a request through that there are tokens for; raises RateLimited."""
         window = self._tokens
