@@ -151,7 +151,10 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             ignore_invalid_options=ignore_invalid_options,
         )
         target = self._targets.resolve(request.model)[0]
-        with self._running.call(None) as identifier:
+        if model is None and caller is not None and caller.terms is not None:
+            # An error must not name the default to a caller that may not use it.
+            caller.terms.allowed(msgspec.structs.replace(request, model=None), (target,))
+        with self._running.call(None, caller and caller.key) as identifier:
             return await self._pipeline.embed(target, request, identifier, caller or NOBODY)
 
     async def transcribe(
@@ -167,7 +170,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             audio = await asyncio.to_thread(read_audio, audio)
         request = build_transcription_request(audio, options)
         ranked = self._targets.resolve(request.model)
-        with self._running.call(None) as identifier:
+        with self._running.call(None, caller and caller.key) as identifier:
             return await self._pipeline.transcribe(ranked, request, identifier, caller or NOBODY)
 
     async def usage_stats(self) -> UsageStats:

@@ -11,6 +11,7 @@ from penstock.config.settings import Config
 from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
+from penstock.engine.running import is_generated_id
 from penstock.routing.catalogue import family_of
 from penstock.routing.targets import parse_target
 from penstock.telemetry.hooks import Hooks
@@ -78,7 +79,10 @@ class Teaching:
             known = ", ".join(each.value for each in Source)
             problem = Problem("source", f"is {shown(source)}; it must be one of {known}")
             raise InvalidRequest.of([problem]) from None
-        await self._learning.feedback(request_id, quality, None if caller is None else caller.key)
+        key = None if caller is None else caller.key
+        # An id that a caller has chosen can be guessed, or be chosen by another key as well.
+        own_only = key is not None and not is_generated_id(request_id)
+        await self._learning.feedback(request_id, quality, key, own_only=own_only)
 
     def validated(self, request_id: str, /, *, fits: bool) -> None:
         """Say whether an answer was of the type that it was read as; generators do."""

@@ -231,24 +231,6 @@ def test_a_short_admin_key_is_refused_without_being_told() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-async def test_one_key_cannot_reach_the_request_of_another() -> None:
-    async with attacked(one={}, two={}) as (gateway, texts):
-        gate = gateway.gate
-
-        def access(name: str) -> Access:
-            return gate.access({b"x-api-key": texts[name].encode()}, "/v1/requests/x", "key")
-
-        one = access("one").terms
-        assert one is not None
-        handle = await gateway.engine.create_message_stream(
-            "a b c", max_tokens=9, model="default", caller=one.caller
-        )
-        async with handle:
-            assert access("one").may_cancel(handle.request_id)
-            assert not access("two").may_cancel(handle.request_id)
-        assert not access("one").may_cancel("req_" + "0" * 24)
-
-
 async def test_the_text_of_a_key_is_nowhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,7 +118,8 @@ class LimitsConfig(Section):
         "more for each 8 kB.",
     )
     write_timeout_s: Seconds = Field(
-        default=60.0, description="How long a client may take nothing of what is written to it."
+        default=60.0,
+        description="How long a client may read less than 8 kB a second of what is written to it.",
     )
     max_socket_requests: int = Field(
         default=128, gt=0, description="Most requests at once on one WebSocket of the gateway."

@@ -16,6 +16,8 @@ import unicodedata
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from penstock.contract.bounds import URL
+
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _METADATA_NAMES = frozenset(
@@ -88,11 +90,13 @@ def is_loopback_host(host: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host that this address names; empty when it names none."""
+    """The host that this address names; empty when it names none, or is longer than `URL`."""
     return _parts(url)[1]
 
 
 def _parts(url: str) -> tuple[str, str]:
+    if len(url) > URL:
+        return "", ""
     try:
         parts = urlsplit(url)
         return parts.scheme, (parts.hostname or "").rstrip(".")

@@ -36,6 +36,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from penstock.contract.bounds import MESSAGE, PROBLEM, cut
+
 MOST_PROBLEMS = 100
 """An error lists at most so many problems of one request."""
 LONGEST_PROBLEM = 1000
@@ -48,6 +50,11 @@ class Problem(msgspec.Struct, frozen=True):
 
     path: str
     message: str
+
+    def __post_init__(self) -> None:
+        """Cut what a caller or a provider has made too long to show."""
+        msgspec.structs.force_setattr(self, "path", cut(self.path))
+        msgspec.structs.force_setattr(self, "message", cut(self.message, PROBLEM))
 
     def __str__(self) -> str:
         """`path: message`, the way it is shown to people."""
@@ -99,6 +106,8 @@ def _shortened(problem: Problem) -> Problem:
 
 def shown(value: object) -> str:
     """A wrong value as a message shows it: as it was written, but for what would fill a screen."""
+    if isinstance(value, str | bytes):
+        value = value[: _LONGEST_SHOWN + 1]
     try:
         text = repr(value)
     except ValueError:  # of a whole number with thousands of digits
@@ -123,10 +132,11 @@ class PenstockError(Exception):
         request_id: str | None = None,
     ) -> None:
         """Say what happened and, where known, to whom."""
+        message = cut(message, MESSAGE)
         super().__init__(message)
         self.message = message
         self.provider = provider
-        self.model = model
+        self.model = None if model is None else cut(model)
         self.status = status
         self.retryable = self.default_retryable if retryable is None else retryable
         self.retry_after = retry_after

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock.contract.bounds import NAME, cut
 from penstock.contract.mcp_sampling import (
     MCPParams,
     decode_params,
@@ -37,6 +38,13 @@ from penstock.contract.options import (
 )
 
 StopReason: TypeAlias = Literal["endTurn", "stopSequence", "maxTokens", "toolUse"] | str
+
+
+def _cut_names(answer: msgspec.Struct, *fields: str) -> None:
+    for field in fields:
+        name: str | None = getattr(answer, field)
+        if name is not None and len(name) > NAME:
+            msgspec.structs.force_setattr(answer, field, cut(name))
 
 
 class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -108,6 +116,10 @@ class Reply(msgspec.Struct, frozen=True):
     api_calls: int = 1
     extra: Extra | None = None
     """What the answer said beyond this, for a caller who speaks the same dialect."""
+
+    def __post_init__(self) -> None:
+        """Cut the names that the provider chose: they are kept, logged and sent as headers."""
+        _cut_names(self, "model", "stop_reason", "response_id", "response_status")
 
     @property
     def text(self) -> str:
@@ -196,6 +208,10 @@ class Vectors(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     api_calls: int = 1
 
+    def __post_init__(self) -> None:
+        """Cut the name that the provider chose."""
+        _cut_names(self, "model")
+
 
 class EmbeddingResult(msgspec.Struct, frozen=True):
     """A vector for each text, in the texts' order."""
@@ -249,6 +265,10 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     response_status: str | None = None
     dropped_options: tuple[str, ...] = ()
     api_calls: int = 1
+
+    def __post_init__(self) -> None:
+        """Cut the names that the provider chose."""
+        _cut_names(self, "model", "language", "response_id", "response_status")
 
 
 class TranscriptionResult(msgspec.Struct, frozen=True):

@@ -26,8 +26,12 @@ class Admission(Protocol):
 class Terms(Protocol):
     """What a caller may use, and how much of it."""
 
+    def allowed(self, request: AnyRequest, ranked: Sequence[Target]) -> Sequence[Target]:
+        """Return those of the targets that the caller may use; raises ModelNotFound for none."""
+        ...
+
     def count(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
-        """What the request counts for; None where no tokens are counted. Any thread may ask."""
+        """Return the tokens that the request may take; None where none are counted. Thread-safe."""
         ...
 
     def admit(
@@ -35,6 +39,6 @@ class Terms(Protocol):
     ) -> Admission:
         """Let a request through; raises ModelNotFound, or RateLimited with the time to wait.
 
-        `tokens` is what it counts for, if that has been asked for before.
+        `tokens` is the result of `count`, if it is known.
         """
         ...

@@ -9,6 +9,7 @@ from typing import get_args
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.contract.addresses import forbidden
+from penstock.contract.bounds import HEADER_VALUE, URL, too_long
 from penstock.contract.errors import Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import MCPMode, MCPTool
@@ -45,6 +46,9 @@ def server_problems(path: str, tool: MCPTool, taken: Mapping[str, str]) -> Itera
 
 
 def _url(path: str, tool: MCPTool) -> Iterator[Problem]:
+    if problem := too_long(tool.url, URL):
+        yield Problem(path, problem)
+        return
     parts = _split(tool.url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         yield Problem(path, f"{tool.place} is no address; give one such as https://host/mcp")
@@ -75,6 +79,9 @@ def _name(path: str, name: str, taken: Mapping[str, str]) -> Iterator[Problem]:
 def _headers(path: str, headers: Mapping[str, str]) -> Iterator[Problem]:
     found = Counter(name.lower() for name in headers)
     for name, value in headers.items():
+        if problem := too_long(name) or too_long(value, HEADER_VALUE):
+            yield Problem(f"{path}.{name}", problem)
+            continue
         if not _HEADER_NAME.fullmatch(name):
             yield Problem(path, f"{name[:80]!r} is no name of a header")
             continue
@@ -100,3 +107,5 @@ def _allowed(path: str, names: Sequence[str] | None) -> Iterator[Problem]:
     for index, name in enumerate(names):
         if not name.strip():
             yield Problem(f"{path}[{index}]", "is empty; give the name of a tool")
+        elif problem := too_long(name):
+            yield Problem(f"{path}[{index}]", problem)

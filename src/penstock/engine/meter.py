@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeVar
 
+from penstock.contract.bounds import cut
 from penstock.contract.errors import PenstockError, ProviderTimeout
 from penstock.contract.exchange import (
     AnyRequest,
@@ -98,7 +99,7 @@ class Meter:
                 operation=_OPERATIONS[type(request)],
                 started=time.time(),
                 stream=stream,
-                requested_model=request.model,
+                requested_model=None if request.model is None else cut(request.model),
                 max_tokens=request.max_tokens if sampling else None,
                 temperature=request.temperature if sampling else None,
                 key=caller.key,
@@ -141,7 +142,9 @@ class Meter:
         """The answer with its metadata; the request has ended."""
         hooks = self.trail.hooks
         if hooks.wants_content and isinstance(self._request, SamplingRequest):
-            hooks.content(RequestContent(self.request_id, self._request, reply.content))
+            hooks.content(
+                RequestContent(self.request_id, self._request, reply.content, self._caller.key)
+            )
         metadata = self.answered(attempt, reply)
         return Result(reply.content, metadata.model, reply.stop_reason, metadata, extra=reply.extra)
 

@@ -111,12 +111,12 @@ class Pipeline:
             async with meter.paying(request, ranked):
                 pass
 
-    async def count(self, request: SamplingRequest) -> TokenCount:
+    async def count(self, request: SamplingRequest, caller: Caller = NOBODY) -> TokenCount:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.
         with Meter(request, InFlight(), UsageCounters(), Hooks(), NoAccounts()) as meter:
             request = validate(request, self._limits)
-            return await meter.within(request.timeout, lambda: self._count(request))
+            return await meter.within(request.timeout, lambda: self._count(request, caller))
 
     async def embed(
         self,
@@ -204,9 +204,12 @@ class Pipeline:
         cost = await self._accounts.estimate(request, ranked)
         return Estimate(estimate_request(request, ranked[0].model), cost)
 
-    async def _count(self, request: SamplingRequest) -> TokenCount:
-        # Nothing is answered, so nobody's answers are too short for it.
-        target = (await self._router.rank(msgspec.structs.replace(request, max_tokens=1)))[0]
+    async def _count(self, request: SamplingRequest, caller: Caller) -> TokenCount:
+        # Nothing is answered, so no target's answers are too short for it.
+        ranked = await self._router.rank(msgspec.structs.replace(request, max_tokens=1))
+        if caller.terms is not None:
+            ranked = caller.terms.allowed(request, ranked)
+        target = ranked[0]
         try:
             counted = await self._pool.count_tokens(target, request)
         except (ModelNotFound, ProviderUnavailable):

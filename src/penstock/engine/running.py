@@ -7,15 +7,18 @@ import os
 import re
 import weakref
 from concurrent.futures import Future
-from typing import cast
+from typing import TypeAlias, cast
 
-from penstock.contract.errors import InvalidRequest, Problem, RequestCancelled
+from penstock.contract.errors import InvalidRequest, Problem, RequestCancelled, shown
 from penstock.streaming.handle import StreamHandle
 
 _ID = re.compile(r"[!-~]{1,128}")
 """What an HTTP header can carry, and a log can show."""
 _ID_DIGITS = 24
+_GENERATED_ID = re.compile(r"req_[0-9a-f]{24}")
 _IDS_AT_ONCE = 256
+_Identity: TypeAlias = tuple[str | None, str]
+"""The key of a request and its id, which is unique only among the requests of that key."""
 
 
 _ready_ids: list[str] = []
@@ -38,11 +41,16 @@ def new_request_id() -> str:
             _ready_ids.extend([f"req_{digits[start : start + _ID_DIGITS]}" for start in starts])
 
 
+def is_generated_id(request_id: str) -> bool:
+    """Whether the id has the form that `new_request_id` gives, so that it cannot be guessed."""
+    return _GENERATED_ID.fullmatch(request_id) is not None
+
+
 def id_problem(request_id: object) -> str | None:
     """Why nobody can use this as the id of a request; None when it will do."""
     if isinstance(request_id, str) and _ID.fullmatch(request_id):
         return None
-    return f"{request_id!r} is no id; give 1 to 128 visible ASCII characters, no blanks"
+    return f"{shown(request_id)} is no id; give 1 to 128 visible ASCII characters, no blanks"
 
 
 class InFlight:
@@ -108,26 +116,26 @@ class Registered:
     """The block in which a call has its id; made by `Running.call`."""
 
     # A class, because a generator in its place would cost every call more.
-    __slots__ = ("_call", "_calls", "_identifier")
+    __slots__ = ("_call", "_calls", "_identity")
 
-    def __init__(self, calls: dict[str, _Call], identifier: str) -> None:
+    def __init__(self, calls: dict[_Identity, _Call], identity: _Identity) -> None:
         """It is for one use, in the task that made it."""
         self._calls = calls
-        self._identifier = identifier
+        self._identity = identity
         self._call = _Call(cast("asyncio.Task[object]", asyncio.current_task()))
 
     def __enter__(self) -> str:
-        self._calls[self._identifier] = self._call
-        return self._identifier
+        self._calls[self._identity] = self._call
+        return self._identity[1]
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        del self._calls[self._identifier]
+        del self._calls[self._identity]
         ours = self._call.undo()
         # We interrupt the call by cancelling its task, which is undone here; a cancellation of the
         # task by somebody else must go on unharmed. Where there is no error, somebody below has
         # swallowed the interruption; who cancelled was told that it worked.
         if ours and (error is None or isinstance(error, asyncio.CancelledError)):
-            raise _cancelled(self._identifier) from None
+            raise _cancelled(self._identity[1]) from None
 
 
 class Running:
@@ -135,36 +143,36 @@ class Running:
 
     def __init__(self) -> None:
         """Nothing runs yet."""
-        self._calls: dict[str, _Call] = {}
-        self._streams: weakref.WeakValueDictionary[str, StreamHandle] = (
+        self._calls: dict[_Identity, _Call] = {}
+        self._streams: weakref.WeakValueDictionary[_Identity, StreamHandle] = (
             weakref.WeakValueDictionary()
         )
         # Weakly, for an engine is kept for a loop as long as that lives.
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
-    def call(self, request_id: str | None) -> Registered:
+    def call(self, request_id: str | None, key: str | None = None) -> Registered:
         """The id of a call, under which it can be stopped while the block runs.
 
-        Whoever waits for a call that was stopped gets RequestCancelled. Raises InvalidRequest for
-        an id that nobody can use, or that another running request has.
+        A call that is stopped raises RequestCancelled. Raises InvalidRequest for an id that cannot
+        be used, or that another running request of the same key has.
         """
-        if request_id is not None and (problem := self._problem(request_id)):
+        if request_id is not None and (problem := self._problem(request_id, key)):
             raise InvalidRequest.of([Problem("request_id", problem)])
         self._loop = weakref.ref(asyncio.get_running_loop())
-        return Registered(self._calls, request_id or new_request_id())
+        return Registered(self._calls, (key, request_id or new_request_id()))
 
-    def keep(self, handle: StreamHandle) -> StreamHandle:
-        """Know this stream from now on."""
-        self._streams[handle.request_id] = handle
+    def keep(self, handle: StreamHandle, key: str | None = None) -> StreamHandle:
+        """Register a stream of this key."""
+        self._streams[key, handle.request_id] = handle
         return handle
 
-    async def cancel(self, request_id: str) -> bool:
-        """Stop what has this id; False when nothing of the kind runs."""
-        call = self._calls.get(request_id)
-        if call is not None:
-            return call.stop()
-        handle = self._streams.get(request_id)
-        return handle is not None and await handle.cancel()
+    async def cancel(self, request_id: str, key: str | None = None) -> bool:
+        """Stop the request of this key, or those of all keys, that have this id.
+
+        False when none runs.
+        """
+        stopped = [await self._stop(identity) for identity in self._named(request_id, key)]
+        return any(stopped)
 
     def cancel_threadsafe(self, request_id: str) -> Future[bool]:
         """The same from any thread; the future tells what came of it."""
@@ -177,13 +185,25 @@ class Running:
 
     async def cancel_all(self) -> None:
         """Stop everything."""
-        for identifier in (*self._calls, *self._streams):
-            await self.cancel(identifier)
+        for identity in {*self._calls, *self._streams}:
+            await self._stop(identity)
 
-    def _problem(self, request_id: str) -> str | None:
+    def _named(self, request_id: str, key: str | None) -> set[_Identity]:
+        if key is not None:
+            return {(key, request_id)}
+        return {each for each in (*self._calls, *self._streams) if each[1] == request_id}
+
+    async def _stop(self, identity: _Identity) -> bool:
+        call = self._calls.get(identity)
+        if call is not None:
+            return call.stop()
+        handle = self._streams.get(identity)
+        return handle is not None and await handle.cancel()
+
+    def _problem(self, request_id: str, key: str | None) -> str | None:
         if problem := id_problem(request_id):
             return problem
-        handle = self._streams.get(request_id)
-        if request_id in self._calls or (handle is not None and not handle.ended):
+        handle = self._streams.get((key, request_id))
+        if (key, request_id) in self._calls or (handle is not None and not handle.ended):
             return f"{request_id!r} is the id of a request that still runs; give each its own"
         return None

@@ -76,8 +76,9 @@ class Sampling:
         request came from, for those who serve others with it.
         """
         request = _request(messages, options)
-        with self._running.call(request_id) as identifier:
-            return await self._pipeline.run(request, identifier, caller or NOBODY)
+        caller = caller or NOBODY
+        with self._running.call(request_id, caller.key) as identifier:
+            return await self._pipeline.run(request, identifier, caller)
 
     @overload
     async def create_message_stream(
@@ -110,9 +111,10 @@ class Sampling:
         event `Cancelled`.
         """
         request = _request(messages, options)
-        with self._running.call(request_id) as identifier:
-            handle = await self._pipeline.start(request, identifier, caller or NOBODY)
-            return self._running.keep(handle)
+        caller = caller or NOBODY
+        with self._running.call(request_id, caller.key) as identifier:
+            handle = await self._pipeline.start(request, identifier, caller)
+            return self._running.keep(handle, caller.key)
 
     async def sample(
         self,
@@ -148,12 +150,13 @@ class Sampling:
         except InvalidRequest as error:
             raise spelled_for_mcp(error) from error.__cause__
 
-    async def cancel_request(self, request_id: str) -> bool:
+    async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:
         """Stop a running request; False when none of this id runs.
 
+        With a `key` it stops only a request that was made with the key of this name.
         Call it on the engine's own event loop; `cancel_request_threadsafe` is for other threads.
         """
-        return await self._running.cancel(request_id)
+        return await self._running.cancel(request_id, key)
 
     def cancel_request_threadsafe(self, request_id: str) -> Future[bool]:
         """Stop a running request from any thread; the future gives what `cancel_request` would."""
@@ -193,13 +196,19 @@ class Sampling:
         await self._pipeline.check_admission(request, caller or NOBODY)
 
     @overload
-    async def count_tokens(self, messages: SamplingRequest) -> TokenCount: ...
+    async def count_tokens(
+        self, messages: SamplingRequest, *, caller: Caller | None = None
+    ) -> TokenCount: ...
     @overload
     async def count_tokens(
-        self, messages: Messages, **options: Unpack[CountOptions]
+        self, messages: Messages, *, caller: Caller | None = None, **options: Unpack[CountOptions]
     ) -> TokenCount: ...
     async def count_tokens(
-        self, messages: SamplingRequest | Messages, **options: Any
+        self,
+        messages: SamplingRequest | Messages,
+        *,
+        caller: Caller | None = None,
+        **options: Any,
     ) -> TokenCount:
         """How many tokens the model would read, tools and pictures included; nothing is answered.
 
@@ -207,9 +216,10 @@ class Sampling:
         its place where the provider counts nothing, and after ModelNotFound and
         ProviderUnavailable, which are also what a server without the endpoint amounts to. All
         other errors are raised: AuthenticationFailed, RateLimited, InvalidRequest and its kin. So
-        is ProviderTimeout when the request's own `timeout` runs out.
+        is ProviderTimeout when the request's own `timeout` runs out. `caller` limits the targets to
+        those that it may use, and raises ModelNotFound when it may use none.
         """
-        return await self._pipeline.count(_limited(messages, options, UNLIMITED))
+        return await self._pipeline.count(_limited(messages, options, UNLIMITED), caller or NOBODY)
 
     async def usage_stats(self) -> UsageStats:
         """What was asked, answered and failed since the engine was opened, by provider, model, key.

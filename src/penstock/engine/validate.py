@@ -11,6 +11,7 @@ from itertools import chain
 import msgspec
 
 from penstock.contract.addresses import forbidden, host_of
+from penstock.contract.bounds import NAME, URL, too_long
 from penstock.contract.errors import InvalidRequest, Problem, first_problems, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
@@ -76,7 +77,7 @@ def _embedding(request: EmbeddingRequest) -> Iterator[Problem]:
         yield from _text(f"texts[{index}]", text)
     if not request.texts:
         yield Problem("texts", "give at least one text")
-    yield from _text("model", request.model or "")
+    yield from _name("model", request.model)
     if request.dimensions is not None and request.dimensions < 1:
         yield Problem("dimensions", f"{request.dimensions} is not a positive number")
     yield from _timeout(request.timeout)
@@ -92,7 +93,7 @@ def validate_transcription(request: TranscriptionRequest, limits: Limits) -> Tra
     _refuse(
         chain(
             _sound("audio", request.audio),
-            _text("model", request.model or ""),
+            _name("model", request.model),
             transcription_hints(request.language, request.prompt),
             _temperature(request.temperature, limits),
             _timeout(request.timeout),
@@ -103,8 +104,10 @@ def validate_transcription(request: TranscriptionRequest, limits: Limits) -> Tra
 
 def transcription_hints(language: str | None, prompt: str | None) -> Iterator[Problem]:
     """What is wrong with these, if anything; known before there is a recording."""
-    if language is not None and not _LANGUAGE.fullmatch(language):
-        yield Problem("language", f"{language!r} is no language's code; write one such as 'en'")
+    if language is not None and not (len(language) <= NAME and _LANGUAGE.fullmatch(language)):
+        yield Problem(
+            "language", f"{shown(language)} is no language's code; write one such as 'en'"
+        )
     if prompt is not None:
         if not prompt.strip():
             yield Problem("prompt", "is blank; leave it out")
@@ -129,8 +132,7 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield Problem("max_tokens", f"{request.max_tokens} is not a positive number")
     if request.max_tokens > _MOST_TOKENS:
         yield Problem("max_tokens", f"is more than {_MOST_TOKENS}")
-    if request.model:
-        yield from _text("model", request.model)
+    yield from _name("model", request.model)
     if request.system_prompt:
         yield from _text("system_prompt", request.system_prompt)
     for name, value in request.metadata.items():
@@ -146,6 +148,10 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
             yield Problem(f"stop_sequences[{index}]", "is empty; leave it out")
         yield from _text(f"stop_sequences[{index}]", sequence)
     yield from _timeout(request.timeout)
+    for index, tool in enumerate(request.tools):
+        yield from _name(f"tools[{index}].name", tool.name)
+    if request.output_schema is not None:
+        yield from _name("output_schema.name", request.output_schema.name)
     if request.model_preferences is not None:
         yield from _preferences(request.model_preferences)
 
@@ -160,6 +166,13 @@ def _temperature(temperature: float | None, limits: Limits) -> Iterator[Problem]
 def _timeout(seconds: float | None) -> Iterator[Problem]:
     if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
         yield Problem("timeout", f"{seconds} is not a positive number of seconds")
+
+
+def _name(path: str, name: str | None) -> Iterator[Problem]:
+    if name and (problem := too_long(name)):
+        yield Problem(path, problem)
+    elif name:
+        yield from _text(path, name)
 
 
 def _text(path: str, text: str) -> Iterator[Problem]:
@@ -181,6 +194,9 @@ def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
     if isinstance(hints, str):
         # It is a sequence of strings to Python, and each letter would be a hint that matches.
         yield Problem("model_preferences.hints", "is a single text; give a list of texts")
+    else:
+        for index, hint in enumerate(preferences.hints):
+            yield from _name(f"model_preferences.hints[{index}]", hint)
     for name in ("cost", "speed", "intelligence"):
         value: object = getattr(preferences, name)
         if value is not None and not isinstance(value, int | float):
@@ -246,7 +262,9 @@ def _part(path: str, part: Content) -> Iterator[Problem]:
     elif isinstance(part, Image):
         if not (part.url or (part.data and part.mime_type)):
             yield Problem(path, "an image needs data with a mimeType, or a url")
-        if part.url and (reason := forbidden(host_of(part.url))):
+        if part.url and (problem := too_long(part.url, URL)):
+            yield Problem(f"{path}.url", f"{problem}; send the image itself")
+        elif part.url and (reason := forbidden(host_of(part.url))):
             # A provider of one's own would fetch it from there.
             yield Problem(f"{path}.url", f"its host {reason}; give the address of an image")
     elif isinstance(part, Audio):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.contract.errors import ModelNotFound, RateLimited
+from penstock.contract.errors import ModelNotFound, RateLimited, shown
 from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
@@ -72,19 +72,19 @@ class KeyTerms:
         return not self._names or model in self._names or model.startswith(self._prefixes)
 
     def count(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
-        """What the request counts for; None where no tokens are counted. Any thread may ask."""
+        """Return the tokens that the request may take; None where none are counted. Thread-safe."""
         if self.tokens is None:
             return None
-        return _tokens(request, self._allowed(request.model, ranked)[0].model)
+        return _tokens(request, self.allowed(request, ranked)[0].model)
 
     def admit(
         self, request: AnyRequest, ranked: Sequence[Target], tokens: int | None = None
     ) -> KeyAdmission:
         """Let a request through; raises ModelNotFound, or RateLimited with the time to wait.
 
-        `tokens` is what it counts for, if that has been asked for before.
+        `tokens` is the result of `count`, if it is known.
         """
-        targets = self._allowed(request.model, ranked)
+        targets = self.allowed(request, ranked)
         window = self.tokens
         if window is None:
             return KeyAdmission(targets, None, None, 0)
@@ -94,7 +94,9 @@ class KeyTerms:
             raise self._too_many(window, wanted)
         return KeyAdmission(targets, window, step, wanted)
 
-    def _allowed(self, model: str | None, ranked: Sequence[Target]) -> Sequence[Target]:
+    def allowed(self, request: AnyRequest, ranked: Sequence[Target]) -> Sequence[Target]:
+        """Return those of the targets that the key may use; raises ModelNotFound for none."""
+        model = request.model
         if not self._names:
             return ranked
         if model:
@@ -127,7 +129,9 @@ class KeyTerms:
 
 def not_for_this_key(model: str | None) -> ModelNotFound:
     """The same words for a model that is not there and for one that the key may not use."""
-    what = f"there is no model {model!r} for this key" if model else "this request names no model"
+    what = (
+        f"there is no model {shown(model)} for this key" if model else "this request names no model"
+    )
     return ModelNotFound(f"{what}; GET /v1/models lists those that it may use", model=model)
 
 

@@ -78,7 +78,9 @@ def write_label(
     if label.target is not None:
         query += " AND provider = ? AND upstream = ?"
         values += [label.target.provider, label.target.model]
-    row = connection.execute(f"{query} ORDER BY seq DESC LIMIT 1", values).fetchone()
+    # Callers choose ids, so that several keys may have the same one: a key's own goes first.
+    query += " ORDER BY key IS ? DESC, seq DESC LIMIT 1"
+    row = connection.execute(query, [*values, label.key]).fetchone()
     if row is None:
         return "unknown"
     outcome, model, owner = row

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+_LONGEST_S = 366 * 86_400.0
+_LONGEST_VALUE = 64
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _GO_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|μs|ms|h|m|s))+")
 _GO_STEP = re.compile(r"([0-9.]+)([a-zµμ]+)")
@@ -28,14 +29,14 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
     `retry-after-ms` is the most exact and wins; then `retry-after`, in seconds or as an HTTP date,
     which is compared with `now` (seconds since the epoch); then `x-ratelimit-reset-requests`, a Go
-    duration such as `1m30s`. Header names are lower-case. A value that is negative, past or garbage
-    counts as absent.
+    duration such as `1m30s`. Header names are lower-case. A value that is negative, past, garbage
+    or more than a year counts as absent.
     """
     for name, read in _SOURCES:
         value = headers.get(name)
-        if value is not None:
+        if value is not None and len(value) <= _LONGEST_VALUE:
             seconds = read(value.strip(), now)
-            if seconds is not None and math.isfinite(seconds) and seconds >= 0:
+            if seconds is not None and 0 <= seconds <= _LONGEST_S:
                 return seconds
     return None
 

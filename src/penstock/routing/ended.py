@@ -12,7 +12,7 @@ from penstock.contract.messages import Content, ToolUse
 from penstock.contract.ports import Target
 from penstock.routing.learned import Decided
 from penstock.routing.store import Served
-from penstock.telemetry.records import AttemptRecord, RequestRecord
+from penstock.telemetry.records import AttemptRecord, RequestIdentity, RequestRecord
 
 MOST_PENDING = 20_000
 
@@ -35,17 +35,17 @@ class Unjudged:
 
     def __init__(self) -> None:
         """There are none."""
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._ids: OrderedDict[RequestIdentity, None] = OrderedDict()
 
-    def add(self, request_id: str) -> None:
+    def add(self, identity: RequestIdentity) -> None:
         """One more; the oldest are given up when there are too many."""
-        self._ids[request_id] = None
+        self._ids[identity] = None
         if len(self._ids) > MOST_PENDING:
             self._ids.popitem(last=False)
 
-    def take(self, request_id: str) -> bool:
+    def take(self, identity: RequestIdentity) -> bool:
         """Whether it was one of them, which it is no more."""
-        return self._ids.pop(request_id, self) is not self
+        return self._ids.pop(identity, self) is not self
 
 
 def is_judged_later(request: SamplingRequest, answer: Sequence[Content]) -> bool:

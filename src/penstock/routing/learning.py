@@ -31,7 +31,13 @@ from penstock.routing.sessions import Repeats, session_of
 from penstock.routing.store import Event, Events, Label, OutcomeStore
 from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
-from penstock.telemetry.records import Record, RequestContent, RequestRecord
+from penstock.telemetry.records import (
+    Record,
+    RequestContent,
+    RequestIdentity,
+    RequestRecord,
+    identity_of,
+)
 
 if TYPE_CHECKING:
     from penstock.routing.pgvector_table import PgvectorTable
@@ -82,7 +88,7 @@ class Learning:
         self._store = store
         self._settings = settings or Settings()
         self._shared = shared
-        self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._pending: OrderedDict[RequestIdentity, Pending] = OrderedDict()
         self._unjudged = Unjudged()
         self._repeats = Repeats()
         self._cursor = 0
@@ -118,7 +124,7 @@ class Learning:
             known=known,
             key=key,
         )
-        self._pending[request_id] = Pending(
+        self._pending[key, request_id] = Pending(
             model, decided, text if self._settings.keep_prompts else None
         )
         if len(self._pending) > MOST_PENDING:
@@ -172,27 +178,35 @@ class Learning:
     def heard(self, record: Record) -> None:
         """Take in what is told of requests: a subscriber of hooks, for content too."""
         if isinstance(record, RequestContent):
-            pending = self._pending.get(record.request_id)
+            pending = self._pending.get(identity_of(record))
             if pending is not None:
                 pending.judged_later = is_judged_later(record.request, record.answer)
                 if not pending.judged_later:
                     pending.valid = validity(record.request, record.answer)
         elif isinstance(record, RequestRecord):
-            pending = self._pending.pop(record.request_id, None)
+            pending = self._pending.pop(identity_of(record), None)
             if pending is not None:
                 self._ended(record, pending)
 
     def validated(self, request_id: str, *, fits: bool) -> None:
-        """Keep whether an answer was of the type that its caller reads; never waits."""
-        pending = self._pending.get(request_id)
+        """Keep whether an answer was of the type that its caller reads; never waits.
+
+        Only programs that use the library call it, and they show no key.
+        """
+        pending = self._pending.get((None, request_id))
         if pending is not None:
             pending.valid = fits
-        elif self._unjudged.take(request_id):
+        elif self._unjudged.take((None, request_id)):
             self._label_validity(request_id, fits)
 
-    async def feedback(self, request_id: str, quality: Quality, key: str | None = None) -> None:
-        """Keep what somebody says about an answer; raises InvalidRequest when it is not known."""
-        isolated = self._settings.isolated
+    async def feedback(
+        self, request_id: str, quality: Quality, key: str | None = None, *, own_only: bool = False
+    ) -> None:
+        """Keep what somebody says about an answer; raises InvalidRequest when it is not known.
+
+        `own_only`: only the key that asked may rate the answer, as it must with isolation.
+        """
+        isolated = self._settings.isolated or own_only
         deadline = time.monotonic() + PATIENCE_S
         while True:
             await asyncio.to_thread(self._store.flush)
@@ -270,7 +284,7 @@ class Learning:
             target = Target(last.provider, last.model)
             self._label_validity(record.request_id, pending.valid, record.key, target)
         elif pending.judged_later:
-            self._unjudged.add(record.request_id)
+            self._unjudged.add(identity_of(record))
 
     def _label_validity(
         self, request_id: str, fits: bool, key: str | None = None, target: Target | None = None

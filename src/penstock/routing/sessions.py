@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import Target
-from penstock.telemetry.records import Record, RequestRecord
+from penstock.telemetry.records import Record, RequestIdentity, RequestRecord, identity_of
 
 NAMES = ("session_id", "session", "user")
 """What the metadata of a request may call its session; the first that is there counts."""
@@ -51,7 +51,7 @@ class Sessions:
         """Nobody has."""
         self._most = most
         self._served: OrderedDict[Session, Target] = OrderedDict()
-        self._running: OrderedDict[str, Session] = OrderedDict()
+        self._running: OrderedDict[RequestIdentity, Session] = OrderedDict()
 
     def target(self, session: Session) -> Target | None:
         """Who has answered last in it."""
@@ -59,7 +59,7 @@ class Sessions:
 
     def begin(self, request_id: str, session: Session) -> None:
         """This request belongs to it; its record will tell who has answered."""
-        self._running[request_id] = session
+        self._running[session.key, request_id] = session
         if len(self._running) > self._most:
             self._running.popitem(last=False)
 
@@ -67,7 +67,7 @@ class Sessions:
         """A request has ended."""
         if not isinstance(record, RequestRecord):
             return
-        session = self._running.pop(record.request_id, None)
+        session = self._running.pop(identity_of(record), None)
         if session is None or record.outcome != "ok":
             return
         answered = [each for each in record.attempts if each.outcome == "ok"]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from penstock.contract.errors import ConfigurationError, ModelNotFound
+from penstock.contract.bounds import too_long
+from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNotFound, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Health, RouteDecision, Target
@@ -219,6 +220,8 @@ class TargetTable:
             raise ModelNotFound("no model was given and the configuration names none in [models]")
         if name in self._models:
             return self._models[name]
+        if problem := too_long(name):
+            raise InvalidRequest.of([Problem("model", problem)])
         provider, separator, upstream = name.partition("/")
         if separator and upstream and provider in self._providers:
             target = Target(provider, upstream)

@@ -37,7 +37,7 @@ from penstock.server.errors import Failure, HttpProblem, failure_of
 from penstock.server.exchange import Header
 from penstock.server.guard import LocalGuard
 from penstock.server.key_limits import limit_headers
-from penstock.telemetry.records import CallRefused, Record, RequestRecord, RequestStarted
+from penstock.telemetry.records import CallRefused
 
 Needs: TypeAlias = Literal["nothing", "optional", "key", "operator", "admin"]
 """What a route asks of its caller; `optional`: a key that is shown must be good."""
@@ -50,7 +50,6 @@ _CHALLENGE: tuple[Header, ...] = ((b"www-authenticate", b"Bearer"),)
 _COUNTED = "POST"
 """What counts as a request to a key's limits; looking at lists does not."""
 
-_NOBODYS: Mapping[str, str | None] = {}
 _NO_ADMIN = (
     "this gateway has no admin key, so that nobody gets in here: write admin_key = "
     '"${PENSTOCK_ADMIN_KEY}" below [server] in penstock.toml, set that variable to 16 or more '
@@ -71,7 +70,7 @@ _WHY: Mapping[Verdict, str] = {
 class Access:
     """What one caller may do, as far as its key says."""
 
-    __slots__ = ("_owners", "admin", "asked", "terms")
+    __slots__ = ("admin", "asked", "terms")
 
     def __init__(
         self,
@@ -79,16 +78,11 @@ class Access:
         asked: bool,
         terms: KeyTerms | None = None,
         admin: bool = False,
-        owners: Mapping[str, str | None] = _NOBODYS,
     ) -> None:
-        """`asked`: keys are asked for here, so that without one nothing may be done.
-
-        `owners` are the keys of the requests that run, by their ids.
-        """
+        """`asked`: keys are asked for here, so that without one nothing may be done."""
         self.asked = asked
         self.terms = terms
         self.admin = admin
-        self._owners = owners
 
     @property
     def operator(self) -> bool:
@@ -107,10 +101,6 @@ class Access:
         if self.admin or not self.asked:
             return None
         return "" if self.terms is None else self.terms.key.name
-
-    def may_cancel(self, request_id: str) -> bool:
-        """Whether the caller may stop this request: a key sees only its own."""
-        return self.sees is None or self._owners.get(request_id) == self.sees
 
     def headers(self) -> Iterator[Header]:
         """The limits of the key and what is left of them, in OpenAI's form."""
@@ -156,7 +146,6 @@ class Gate:
         """`async with` begins to look after changes of the keys."""
         self.keys = keys
         self.configure(admin_key, cors)
-        self._owners: dict[str, str | None] = {}
         self._watching = Supervisor()
         self._watching.add("keys", keys.watch)
         self.on_refusal: Callable[[CallRefused], None] | None = None
@@ -235,7 +224,7 @@ class Gate:
                 _unauthorized(_WHY[found.verdict]),
                 found.terms,
             )
-        access = Access(asked=True, terms=found.terms, owners=self._owners)
+        access = Access(asked=True, terms=found.terms)
         if needs == "admin" or (needs == "operator" and not access.operator):
             what = "the admin key" if needs == "admin" else "the admin key, or one for all models"
             raise _Refused(
@@ -273,17 +262,6 @@ class Gate:
             discreet.located(request_id=error.request_id)
             return discreet
         return error
-
-    def is_of(self, request_id: str, key: str | None) -> bool:
-        """Whether this is a running request of the key; of any when it is None."""
-        return request_id in self._owners and (key is None or self._owners[request_id] == key)
-
-    def watch(self, record: Record) -> None:
-        """A subscriber that remembers whose each running request is."""
-        if isinstance(record, RequestStarted):
-            self._owners[record.request_id] = record.key
-        elif isinstance(record, RequestRecord):
-            self._owners.pop(record.request_id, None)
 
     def _is_admin(self, shown: bytes) -> bool:
         return self._admin is not None and hmac.compare_digest(self._admin, digest_of(shown))

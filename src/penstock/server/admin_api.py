@@ -50,6 +50,7 @@ from penstock.server.admin_questions import (
     ApprovalPath,
     BudgetOrder,
     BudgetPath,
+    CancelQuery,
     DownOrder,
     KeyOrder,
     KeyPath,
@@ -58,6 +59,7 @@ from penstock.server.admin_questions import (
     ProviderPath,
     ProvidersQuery,
     RequestPath,
+    RequestQuery,
     RequestsQuery,
     RotateOrder,
     RouteOrder,
@@ -112,26 +114,27 @@ class Requests:
         return merged_requests(lists, call.query.limit)
 
     async def request(
-        self, engine: Engine, call: Call[RequestPath, Nothing, Nothing]
+        self, engine: Engine, call: Call[RequestPath, RequestQuery, Nothing]
     ) -> RequestInfo:
         """One request: its route, attempts, timings, usage, cost and error."""
-        request_id = call.path.request_id
-        found = request_info(self._recent, request_id)
-        if found is not None:
-            return found
-        for answer in await self._siblings.ask(Question.REQUEST, request_id):
-            if answer:
-                return msgspec.convert(answer, RequestInfo)
-        raise _no_request(request_id, "runs, or is among the last that have ended")
+        request_id, key = call.path.request_id, call.query.key or None
+        found = [request_info(self._recent, request_id, key)]
+        found += [
+            msgspec.convert(answer, RequestInfo)
+            for answer in await self._siblings.ask(Question.REQUEST, [request_id, key])
+        ]
+        known = [each for each in found if each is not None]
+        if not known:
+            raise _no_request(request_id, "runs, or is among the last that have ended")
+        return max(known, key=lambda each: (each.state == "running", each.started))
 
     async def cancel_request(
-        self, engine: Engine, call: Call[RequestPath, Nothing, Nothing]
+        self, engine: Engine, call: Call[RequestPath, CancelQuery, Nothing]
     ) -> None:
-        """Stop a running request, whoever has made it."""
-        request_id = call.path.request_id
-        if await engine.cancel_request(request_id):
-            return
-        if not any(await self._siblings.ask(Question.CANCEL, [request_id, None])):
+        """Stop the running requests of this id, in every worker."""
+        request_id, key = call.path.request_id, call.query.key or None
+        here = await engine.cancel_request(request_id, key=key)
+        if not any([here, *await self._siblings.ask(Question.CANCEL, [request_id, key])]):
             raise _no_request(request_id, "runs; it has ended, or the id is another")
 
 
@@ -153,13 +156,19 @@ def endpoints(
         _get("usage", money.usage, UsageAnswer, query=UsageQuery),
         _get("ledger", money.ledger_page, LedgerPage, query=LedgerQuery),
         _get("requests", requests.requests, RequestList, query=RequestsQuery),
-        _get("requests/{request_id}", requests.request, RequestInfo, path=RequestPath),
+        _get(
+            "requests/{request_id}",
+            requests.request,
+            RequestInfo,
+            path=RequestPath,
+            query=RequestQuery,
+        ),
         Endpoint(
             "DELETE",
             f"{BASE}/requests/{{request_id}}",
             requests.cancel_request,
             RequestPath,
-            Nothing,
+            CancelQuery,
             Nothing,
             None,
             204,

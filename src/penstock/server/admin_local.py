@@ -40,9 +40,11 @@ def request_list(recent: RecentRequests, asked: RequestsQuery) -> RequestList:
     return RequestList(list(islice(fitting, asked.limit)))
 
 
-def request_info(recent: RecentRequests, request_id: str) -> RequestInfo | None:
-    """One of them; None when it neither runs nor is among the last."""
-    found = recent.get(request_id)
+def request_info(
+    recent: RecentRequests, request_id: str, key: str | None = None
+) -> RequestInfo | None:
+    """One of them, of this key or of any; None when it neither runs nor is among the last."""
+    found = recent.get(request_id, key)
     if found is None:
         return None
     return running_info(found) if isinstance(found, RunningRequest) else ended_info(found)

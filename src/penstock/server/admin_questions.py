@@ -121,6 +121,21 @@ class RequestPath(Asked):
     request_id: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
+class RequestQuery(Asked):
+    """Of which key, where several have chosen the same id."""
+
+    key: (
+        Annotated[Named, Meta(description="Default: of any key; the newest that is found.")]
+        | UnsetType
+    ) = UNSET
+
+
+class CancelQuery(Asked):
+    """Of which key, where several have chosen the same id."""
+
+    key: Annotated[Named, Meta(description="Default: of all keys.")] | UnsetType = UNSET
+
+
 class ProvidersQuery(Asked):
     """Whether each provider is asked now for its models, which costs no tokens."""
 

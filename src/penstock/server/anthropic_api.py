@@ -47,7 +47,7 @@ async def count_tokens(engine: Engine, exchange: Exchange) -> None:
     call = await exchange.decoded(anthropic_decode.decode_prompt)
     exchange.require(call.request.model)
     with _in_callers_words(call):
-        count = await engine.count_tokens(call.request)
+        count = await engine.count_tokens(call.request, caller=exchange.caller)
     headers = [
         (b"x-penstock-provider", header_value(count.provider)),
         (b"x-penstock-model", header_value(count.model)),

@@ -87,7 +87,6 @@ def application(
         engine.hooks.subscribe(metrics, only=(RequestStarted, AttemptRecord, RequestRecord))
         if exporter is not None:
             engine.hooks.subscribe(exporter.subscriber)
-        engine.hooks.subscribe(gate.watch, only=(RequestStarted, RequestRecord))
         engine.hooks.subscribe(recent)
         feed.follow(engine.hooks)
         gate.on_refusal = engine.hooks.happened
@@ -142,7 +141,7 @@ def application(
             kinds = {name: provider.kind or name for name, provider in config.providers.items()}
             exporter.subscriber.know((*targets, *of_models), kinds)
 
-    answer_siblings(siblings, app, gate, metrics, recent)
+    answer_siblings(siblings, app, metrics, recent)
     answer_about_approvals(siblings, approving.queue)
     configure(config)
     app.configure = configure
@@ -162,7 +161,6 @@ def running(app: App) -> Engine:
 def answer_siblings(
     siblings: Siblings,
     app: App,
-    gate: Gate,
     metrics: PrometheusMetrics,
     recent: RecentRequests,
 ) -> None:
@@ -173,7 +171,7 @@ def answer_siblings(
 
     async def cancel(asked: tuple[str, str | None]) -> bool:
         request_id, key = asked
-        return gate.is_of(request_id, key) and await engine().cancel_request(request_id)
+        return await engine().cancel_request(request_id, key=key)
 
     async def samples(_: object) -> Samples:
         return metrics.samples()
@@ -181,8 +179,8 @@ def answer_siblings(
     async def requests(query: object) -> RequestList:
         return request_list(recent, msgspec.convert(query, RequestsQuery))
 
-    async def request(request_id: str) -> RequestInfo | None:
-        return request_info(recent, request_id)
+    async def request(asked: tuple[str, str | None]) -> RequestInfo | None:
+        return request_info(recent, *asked)
 
     async def targets(_: object) -> TargetList:
         return target_list(engine())

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from penstock.contract.bounds import MESSAGE, cut
 from penstock.contract.errors import (
     AllTargetsFailed,
     AuthenticationFailed,
@@ -104,6 +105,12 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """For the doors that repeat it in the body."""
     problems: tuple[Problem, ...] = ()
     """Everything that is wrong with the request, for doors that can tell more than one thing."""
+
+    def __post_init__(self) -> None:
+        """Cut what a caller or a provider has made too long to show."""
+        msgspec.structs.force_setattr(self, "message", cut(self.message, MESSAGE))
+        if self.param is not None:
+            msgspec.structs.force_setattr(self, "param", cut(self.param))
 
 
 class HttpProblem(Exception):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from penstock.contract.errors import ModelNotFound
+from penstock.contract.bounds import NAME, TRACE_STATE
+from penstock.contract.errors import ModelNotFound, shown
 from penstock.contract.events import StreamEvent
 from penstock.contract.requests import Caller
 from penstock.engine.meter import NOBODY
@@ -139,11 +140,7 @@ class Exchange:
     def require(self, model: str | None) -> None:
         """Raise ModelNotFound where the caller may not know of this model."""
         if model and not self.may_use(model):
-            raise ModelNotFound(f"there is no model {model!r}", model=model)
-
-    def may_cancel(self, request_id: str) -> bool:
-        """Whether the caller may stop this running request."""
-        return self.access is None or self.access.may_cancel(request_id)
+            raise ModelNotFound(f"there is no model {shown(model)}", model=model)
 
     @property
     def sees(self) -> str | None:
@@ -309,13 +306,20 @@ def peer_of(client: tuple[str, int] | None) -> str:
 
 
 def caller_of(headers: Mapping[bytes, bytes], access: Access | None = None) -> Caller | None:
-    """Where a request with these headers comes from, as far as they and its key tell."""
+    """Where a request with these headers comes from, as far as they and its key tell.
+
+    Headers of a trace that are longer than any tracer writes them are left out.
+    """
     terms = None if access is None else access.terms
     caller = None if terms is None else terms.caller
     traceparent = headers.get(b"traceparent")
     if traceparent is None:
         return caller
+    if len(traceparent) > NAME:
+        return caller
     tracestate = headers.get(b"tracestate", b"")
+    if len(tracestate) > TRACE_STATE:
+        tracestate = b""
     return msgspec.structs.replace(
         caller or NOBODY,
         traceparent=traceparent.decode("latin-1"),

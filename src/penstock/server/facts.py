@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from urllib.parse import quote
 
+from penstock.contract.bounds import cut
 from penstock.contract.exchange import Metadata
 from penstock.contract.metadata import nanos_to_text
 from penstock.contract.ports import Attempt
@@ -37,4 +38,5 @@ def _facts(request_id: str, provider: str, model: str, attempts: int) -> list[He
 def header_value(text: str) -> bytes:
     """The text as a header may carry it; a name that a provider made up could hold anything."""
     plain = text.isascii() and text.isprintable()
+    text = cut(text)
     return (text if plain else quote(text, safe=" /:@+,;=")).encode()

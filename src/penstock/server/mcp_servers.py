@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.contract.addresses import is_public
+from penstock.contract.bounds import URL
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import MCPTool
@@ -90,6 +91,8 @@ def _refusal(tool: MCPTool, allowed: Sequence[str]) -> str:
 
 def _place(url: str) -> tuple[str, str, int | None, str] | None:
     """What must be equal in two addresses of one server: all but what stands behind the path."""
+    if len(url) > URL:
+        return None
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)

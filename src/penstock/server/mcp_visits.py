@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.budget.amounts import NANOS
 from penstock.budget.reports import NOTHING_USED
-from penstock.contract.errors import InvalidRequest, ModelNotFound, PenstockError, Problem
+from penstock.contract.errors import InvalidRequest, ModelNotFound, PenstockError, Problem, shown
 from penstock.contract.requests import Caller
 from penstock.gateway import Engine
 from penstock.server.access import EVERYBODY, Access
@@ -61,7 +61,7 @@ class GatewayVisit:
     def require(self, model: str | None, /) -> None:
         """Raise ModelNotFound where the caller may not know of this model, or must name one."""
         if not self._access.operator and (model is None or not self._access.may_use(model)):
-            what = "name a model" if model is None else f"there is no model {model!r}"
+            what = "name a model" if model is None else f"there is no model {shown(model)}"
             raise ModelNotFound(what, model=model)
 
     def told(self, error: PenstockError, /) -> Exception:

@@ -20,7 +20,8 @@ from penstock.server.errors import OPENAI_ERRORS, Failure
 from penstock.server.http_protocol import HttpProtocol
 
 _BYTES_A_SECOND = 8192
-"""A body may take so much longer than its time for each of its parts: slower ones are given up."""
+"""The slowest client: a body has a second more for each of these parts, and an answer that waits to
+be written must become shorter by so much."""
 _MOST_WAITING = 256
 """Requests of one connection that wait for the answer to an earlier one."""
 
@@ -36,7 +37,7 @@ class Patience(msgspec.Struct, frozen=True):
     body_s: float = 30.0
     """From the head to the end of the body, and more for a large one."""
     write_s: float = 60.0
-    """In which the client takes nothing of what is written."""
+    """In which the client takes less than it must of what is written."""
     linger_s: float = 2.0
     """In which a client that still sends may read its last answer, and what it sends is dropped."""
 
@@ -65,6 +66,7 @@ class PatientProtocol(HttpProtocol):
         self._beside_body = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._unsent = 0
         self._lingering: asyncio.TimerHandle | None = None
         self._refused = False
 
@@ -122,7 +124,7 @@ class PatientProtocol(HttpProtocol):
         """There is more to read than the client takes."""
         super().pause_writing()
         if self._stalled is None:
-            self._stalled = self.loop.call_later(self._patience.write_s, self._give_up)
+            self._expect_progress()
 
     def resume_writing(self) -> None:
         """It reads again."""
@@ -131,8 +133,17 @@ class PatientProtocol(HttpProtocol):
             self._stalled.cancel()
             self._stalled = None
 
-    def _give_up(self) -> None:
-        self.transport.abort()
+    def _expect_progress(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self._patience.write_s, self._check_progress)
+
+    def _check_progress(self) -> None:
+        """Give up a client that reads too little; nothing is written while it is behind."""
+        taken = self._unsent - self.transport.get_write_buffer_size()
+        if taken >= _BYTES_A_SECOND * self._patience.write_s:
+            self._expect_progress()
+        else:
+            self.transport.abort()
 
     # -- a client that still sends
 

@@ -81,7 +81,7 @@ class Cancel:
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
         """Here, or else where it runs."""
         request_id = exchange.path.removeprefix(f"{_REQUESTS}/")
-        stopped = exchange.may_cancel(request_id) and await engine.cancel_request(request_id)
+        stopped = await engine.cancel_request(request_id, key=exchange.sees)
         if not stopped and not any(
             await self._siblings.ask(Question.CANCEL, [request_id, exchange.sees])
         ):

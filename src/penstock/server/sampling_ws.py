@@ -127,7 +127,9 @@ class _Session:
                 asked = self._asked.get(_identifier(fields))
                 if asked is not None:
                     asked.stopped = True
-                    await self._engine().cancel_request(asked.request_id)
+                    caller = self._socket.caller
+                    key = None if caller is None else caller.key
+                    await self._engine().cancel_request(asked.request_id, key=key)
             case "ping":
                 known = {} if fields.get("id") is None else {"id": _identifier(fields)}
                 await self._send(msgspec.json.encode({"type": "pong", **known}))

@@ -38,7 +38,7 @@ class Question(StrEnum):
     REQUESTS = "requests"
     """A query of the admin API: the requests that fit."""
     REQUEST = "request"
-    """An id: that request, or null."""
+    """`[request id, key or null]`: that request of this key, or of any, or null."""
     TARGETS = "targets"
     """The targets."""
     DOWN = "down"

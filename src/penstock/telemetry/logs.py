@@ -15,12 +15,13 @@ from typing import Any, Literal, TextIO, TypeAlias
 
 import msgspec
 
+from penstock.contract.bounds import MESSAGE, cut
 from penstock.telemetry.records import Record, RequestRecord
 
 LogForm: TypeAlias = Literal["console", "json"]
 LOGGER = "penstock.requests"
 _FIELDS = "penstock_fields"
-_LONGEST_NAME = 200
+_LONGEST_TRACE = 4 * MESSAGE
 _KEY_BEGINS = "psk_"
 _KEY_TEXT = re.compile(rf"{_KEY_BEGINS}[\w-]+")
 _LEVELS = {"ok": logging.INFO, "cancelled": logging.INFO, "failed": logging.WARNING}
@@ -78,9 +79,9 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
         }
         fields: dict[str, Any] | None = getattr(record, _FIELDS, None)
-        line |= fields if fields is not None else {"message": record.getMessage()}
+        line |= fields if fields is not None else {"message": cut(record.getMessage(), MESSAGE)}
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = cut(self.formatException(record.exc_info), _LONGEST_TRACE)
         text = msgspec.json.encode(line, enc_hook=repr).decode()
         # Some readers take more than one character for the end of a line, and terminals obey some.
         if text.isprintable():
@@ -95,8 +96,10 @@ class ConsoleLines(logging.Formatter):
         """The time of day, the level where it matters, and what is said."""
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         level = "" if record.levelno <= logging.INFO else f"{record.levelname} "
-        lines = f"{clock} {level}{_one_line(record.getMessage())}"
-        return f"{lines}\n{self.formatException(record.exc_info)}" if record.exc_info else lines
+        lines = f"{clock} {level}{_one_line(cut(record.getMessage(), MESSAGE))}"
+        if not record.exc_info:
+            return lines
+        return f"{lines}\n{cut(self.formatException(record.exc_info), _LONGEST_TRACE)}"
 
 
 def log_to(stream: TextIO | None, form: LogForm, level: int = logging.INFO) -> logging.Handler:
@@ -166,9 +169,7 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
 
 def _name(said: str) -> str:
     """The name of a model, short, and without a key that a caller has put in its place."""
-    if len(said) <= _LONGEST_NAME and _KEY_BEGINS not in said:
-        return said
-    return _KEY_TEXT.sub(f"{_KEY_BEGINS}***", said[:_LONGEST_NAME])
+    return cut(_KEY_TEXT.sub(f"{_KEY_BEGINS}***", said) if _KEY_BEGINS in said else said)
 
 
 def _moment(created: float, msecs: float) -> str:

@@ -19,9 +19,11 @@ from penstock.telemetry.records import (
     AttemptStarted,
     Record,
     RequestContent,
+    RequestIdentity,
     RequestRecord,
     RequestStarted,
     has_answered,
+    identity_of,
 )
 
 try:
@@ -68,8 +70,8 @@ class OpenTelemetry:
         self._kinds = dict(kinds or {})
         self._names = Names(models, max_names)
         self._tracer = trace.get_tracer(SCOPE, __version__, tracer_provider)
-        self._requests: dict[str, Span] = {}
-        self._attempts: dict[tuple[str, int], Span] = {}
+        self._requests: dict[RequestIdentity, Span] = {}
+        self._attempts: dict[tuple[RequestIdentity, int], Span] = {}
         meter = metrics.get_meter(SCOPE, __version__, meter_provider)
         self._duration = meter.create_histogram(
             names.OPERATION_DURATION,
@@ -106,9 +108,9 @@ class OpenTelemetry:
         """Write it down."""
         match record:
             case RequestStarted():
-                self._requests[record.request_id] = self._begin_request(record)
+                self._requests[identity_of(record)] = self._begin_request(record)
             case AttemptStarted():
-                self._attempts[record.request_id, record.number] = self._begin_attempt(record)
+                self._attempts[identity_of(record), record.number] = self._begin_attempt(record)
             case AttemptRecord():
                 self._end_attempt(record)
             case RequestContent():
@@ -124,7 +126,7 @@ class OpenTelemetry:
         It names the attempt that the running task makes; outside of one, the task's own span.
         """
         attempt = current_attempt()
-        span = attempt and self._attempts.get((attempt.request_id, attempt.number))
+        span = attempt and self._attempts.get((identity_of(attempt), attempt.number))
         _PROPAGATOR.inject(headers, trace.set_span_in_context(span) if span else None)
 
     def close(self) -> None:
@@ -160,7 +162,7 @@ class OpenTelemetry:
         )
 
     def _begin_attempt(self, record: AttemptStarted | AttemptRecord) -> Span:
-        request = self._requests.get(record.request_id)
+        request = self._requests.get(identity_of(record))
         attributes: dict[str, AttributeValue] = {
             names.PROVIDER: self._provider_name(record.provider),
             names.PROVIDER_CONFIGURED: record.provider,
@@ -177,8 +179,8 @@ class OpenTelemetry:
         )
 
     def _end_attempt(self, record: AttemptRecord) -> None:
-        span = self._attempts.pop((record.request_id, record.number), None)
-        if span is None and record.request_id in self._requests:
+        span = self._attempts.pop((identity_of(record), record.number), None)
+        if span is None and identity_of(record) in self._requests:
             span = self._begin_attempt(record)
         # One that began before the subscription comes with the record of its request.
         if span is not None:
@@ -206,7 +208,7 @@ class OpenTelemetry:
         _end(span, record)
 
     def _end_request(self, record: RequestRecord) -> None:
-        span = self._requests.pop(record.request_id, None)
+        span = self._requests.pop(identity_of(record), None)
         if span is None:
             span = self._begin_request(
                 RequestStarted(
@@ -215,12 +217,13 @@ class OpenTelemetry:
                     started=record.started,
                     stream=record.stream,
                     requested_model=record.requested_model,
+                    key=record.key,
                 )
             )
-            self._requests[record.request_id] = span
+            self._requests[identity_of(record)] = span
             for attempt in record.attempts:
                 self._close_attempt(self._begin_attempt(attempt), attempt)
-            del self._requests[record.request_id]
+            del self._requests[identity_of(record)]
         for name, value in self._answer(record):
             span.set_attribute(name, value)
         _end(span, record)
@@ -271,7 +274,7 @@ class OpenTelemetry:
                     self._tokens.record(tokens, {**labels, names.TOKEN_TYPE: kind})
 
     def _write_content(self, record: RequestContent) -> None:
-        span = self._requests.get(record.request_id)
+        span = self._requests.get(identity_of(record))
         if span is None or not self.capture_content:
             return
         span.set_attribute(

@@ -13,9 +13,11 @@ from penstock.telemetry.names import OTHER, Names
 from penstock.telemetry.records import (
     AttemptRecord,
     Record,
+    RequestIdentity,
     RequestRecord,
     RequestStarted,
     has_answered,
+    identity_of,
 )
 from penstock.telemetry.series import Counted, Observed
 
@@ -46,7 +48,7 @@ class PrometheusMetrics:
         self._models = Names((DEFAULT_MODEL,), max_names)
         self._targets = Names((), max_names)
         self.know(models, targets)
-        self._running: dict[str, str] = {}
+        self._running: dict[RequestIdentity, str] = {}
         place = ("provider", "upstream_model")
         registry = self.registry
         self._in_progress = Counted(
@@ -116,7 +118,7 @@ class PrometheusMetrics:
     def __call__(self, record: Record) -> None:
         """Count it."""
         if isinstance(record, RequestStarted):
-            self._running[record.request_id] = record.operation
+            self._running[identity_of(record)] = record.operation
             self._in_progress.add(1, record.operation)
         elif isinstance(record, AttemptRecord):
             self._count_attempt(record)
@@ -148,7 +150,7 @@ class PrometheusMetrics:
 
     def _count_request(self, record: RequestRecord) -> None:
         # One that began before the subscription was never counted up.
-        if operation := self._running.pop(record.request_id, None):
+        if operation := self._running.pop(identity_of(record), None):
             self._in_progress.add(-1, operation)
         answered = has_answered(record)
         model = self._models.label(record.requested_model or DEFAULT_MODEL, proven=answered)

@@ -14,8 +14,10 @@ from penstock.telemetry.records import (
     AttemptRecord,
     AttemptStarted,
     Record,
+    RequestIdentity,
     RequestRecord,
     RequestStarted,
+    identity_of,
 )
 
 KEPT = 1000
@@ -39,7 +41,9 @@ class RecentRequests:
         if kept < 1:
             raise ValueError(f"kept={kept}: give 1 or more")
         self._ended: deque[RequestRecord] = deque(maxlen=kept)
-        self._running: dict[str, list[RequestStarted | AttemptStarted | AttemptRecord]] = {}
+        self._running: dict[
+            RequestIdentity, list[RequestStarted | AttemptStarted | AttemptRecord]
+        ] = {}
 
     def __call__(self, record: Record) -> None:
         """Keep it, if it belongs to a request."""
@@ -47,15 +51,15 @@ class RecentRequests:
         kind = type(record)
         if kind is RequestRecord:
             ended = cast(RequestRecord, record)
-            self._running.pop(ended.request_id, None)
+            self._running.pop(identity_of(ended), None)
             self._ended.append(ended)
         elif kind is RequestStarted:
             begun = cast(RequestStarted, record)
-            self._running[begun.request_id] = [begun]
+            self._running[identity_of(begun)] = [begun]
         elif kind is AttemptStarted or kind is AttemptRecord:
             attempt = cast("AttemptStarted | AttemptRecord", record)
             # Of a request that began before the subscription nothing is shown while it runs.
-            known = self._running.get(attempt.request_id)
+            known = self._running.get(identity_of(attempt))
             if known is not None:
                 known.append(attempt)
 
@@ -68,12 +72,16 @@ class RecentRequests:
         """Those that have ended, from the newest to the oldest."""
         return iter(list(reversed(self._ended)))
 
-    def get(self, request_id: str) -> RunningRequest | RequestRecord | None:
-        """What this request does, or what became of it, if it is among the last."""
-        records = self._running.get(request_id)
-        if records is not None:
-            return _running(records)
-        return next((each for each in self.newest() if each.request_id == request_id), None)
+    def get(self, request_id: str, key: str | None = None) -> RunningRequest | RequestRecord | None:
+        """The newest request of this id, of this key or of any; one that runs goes first."""
+        for running in self.running():
+            if _is(running.begun, request_id, key):
+                return running
+        return next((each for each in self.newest() if _is(each, request_id, key)), None)
+
+
+def _is(record: RequestStarted | RequestRecord, request_id: str, key: str | None) -> bool:
+    return record.request_id == request_id and (key is None or record.key == key)
 
 
 def _running(records: list[RequestStarted | AttemptStarted | AttemptRecord]) -> RunningRequest:

@@ -21,6 +21,9 @@ from penstock.contract.ports import RouteDecision, Target
 Operation: TypeAlias = Literal["chat", "embeddings", "transcription"]
 Outcome: TypeAlias = Literal["ok", "failed", "cancelled"]
 TargetCondition: TypeAlias = Literal["closed", "open", "half_open"]
+RequestIdentity: TypeAlias = tuple[str | None, str]
+"""The name of the caller's key and the id of a request. Callers choose ids, so an id alone is
+unique only among the requests of one key."""
 
 
 class RequestStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,6 +54,8 @@ class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     started: float
+    key: str | None = None
+    """The name of the key that the caller has shown."""
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +79,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     dropped_options: tuple[str, ...] = ()
     calls: tuple[Usage, ...] = ()
     """What each call took, where there were several: a price may depend on a call's length."""
+    key: str | None = None
+    """The name of the key that the caller has shown."""
 
     @property
     def bills(self) -> tuple[Usage, ...]:
@@ -108,6 +115,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             usage=usage,
             dropped_options=dropped_options,
             calls=tuple(calls) if len(calls) > 1 else (),
+            key=begun.key,
         )
 
 
@@ -196,6 +204,8 @@ class RequestContent(msgspec.Struct, frozen=True):
     request_id: str
     request: SamplingRequest
     answer: tuple[Content, ...] = ()
+    key: str | None = None
+    """The name of the key that the caller has shown."""
 
 
 class TargetChanged(msgspec.Struct, frozen=True):
@@ -272,6 +282,13 @@ Happening: TypeAlias = (
 Record: TypeAlias = (
     RequestStarted | AttemptStarted | AttemptRecord | RequestContent | RequestRecord | Happening
 )
+
+
+def identity_of(
+    record: RequestStarted | AttemptStarted | AttemptRecord | RequestContent | RequestRecord,
+) -> RequestIdentity:
+    """The request that this record belongs to."""
+    return record.key, record.request_id
 
 
 def has_answered(record: AttemptRecord | RequestRecord) -> bool:

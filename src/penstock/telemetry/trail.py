@@ -30,6 +30,7 @@ class Try:
             provider=attempt.target.provider,
             model=attempt.target.model,
             started=time.time(),
+            key=trail.begun.key,
         )
 
     def calling(self) -> AbstractContextManager[None]:

@@ -14,7 +14,6 @@ from openai import AsyncOpenAI
 from penstock.contract.exchange import Usage
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
 from penstock.keys.store import KeyStore
-from penstock.server.access import Access
 from penstock.testing import FakeProvider, FakeReply, Recorder, engine_with
 from tests.support.keyed import ADMIN, bearer, keyed_engine
 from tests.unit.cli.harness import run_penstock, started_penstock
@@ -309,22 +308,16 @@ async def test_a_key_may_stop_its_own_requests_only() -> None:
     slow = FakeProvider([FakeReply(text="a b c", delay_s=20)])
     engine, texts = keyed_engine(slow, ci={}, other={})
     async with running_gateway(engine) as gateway:
-        gate = gateway.gate
         running = asyncio.create_task(ask(gateway, texts["ci"]))
-        await until(lambda: gate._owners)  # pyright: ignore[reportPrivateUsage]
-        (request_id,) = gate._owners  # pyright: ignore[reportPrivateUsage]
-
-        def access(name: str) -> Access:
-            return gate.access({b"x-api-key": texts[name].encode()}, "/v1/requests/1", "key")
-
-        assert access("ci").may_cancel(request_id)
-        assert not access("other").may_cancel(request_id)
-        assert not access("ci").may_cancel("req_of_nobody")
-        admin = gate.access({b"x-api-key": ADMIN.encode()}, "/admin/v1/requests", "admin")
-        assert admin.may_cancel(request_id)
-        assert await engine.cancel_request(request_id)
+        await until(lambda: slow.requests)
+        listed = await gateway.client.get("/admin/v1/requests", headers=bearer(ADMIN))
+        path = f"/v1/requests/{listed.json()['requests'][0]['request_id']}"
+        stop = gateway.client.delete
+        assert (await stop(path, headers=bearer(texts["other"]))).status_code == 404
+        assert (await stop("/v1/requests/req_x", headers=bearer(texts["ci"]))).status_code == 404
+        assert not running.done()
+        assert (await stop(path, headers=bearer(texts["ci"]))).status_code == 204
         assert (await running).status_code == 499
-        assert not gate._owners  # pyright: ignore[reportPrivateUsage]
 
 
 def test_another_address_is_served_as_soon_as_there_is_a_key(tmp_path: Path) -> None:

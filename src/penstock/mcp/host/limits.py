@@ -113,6 +113,10 @@ class ServerLimits:
         finally:
             self.running -= 1
 
+    def allowed(self, request: AnyRequest, ranked: Sequence[Target]) -> Sequence[Target]:
+        """Return all targets: the rule has chosen the model of the request already."""
+        return ranked
+
     def count(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
         """Return the tokens that the request may take; None where no tokens are counted."""
         if self._tokens is None or not isinstance(request, SamplingRequest):

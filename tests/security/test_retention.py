@@ -1,0 +1,446 @@
+"""A text that a caller or a provider chooses costs a bounded amount, however long it is.
+
+Every text of every endpoint and of every dialect's answers is replaced by a long one, in turn. What
+is left of a request afterwards is measured: in memory, in the log, in the ledger, in the headers of
+its answer and in `/metrics`. `make fuzz` sends each a hundred times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import io
+import json
+import logging
+import os
+import sqlite3
+import tracemalloc
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from penstock.config.settings import Config
+from penstock.gateway import Engine
+from penstock.keys.records import hash_of, new_text
+from penstock.telemetry.logs import log_to
+from tests.security.long_texts import event_variants, variants
+from tests.support.keyed import ADMIN, bearer
+from tests.support.raw import Peer, RawServer, settle, whole
+from tests.support.wire.anthropic import Anthropic
+from tests.support.wire.bedrock import Bedrock
+from tests.support.wire.dialect import WireDialect
+from tests.support.wire.gemini import Gemini
+from tests.support.wire.ollama import Ollama
+from tests.support.wire.openai_chat import OpenAIChat
+from tests.support.wire.openai_responses import OpenAIResponses
+from tests.support.wire.scenario import Call, Failure, FailureKind, Scenario
+from tests.support.wire.seen import Seen
+from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway
+
+SEARCHING = os.environ.get("HYPOTHESIS_PROFILE") == "search"
+TIMES = 100 if SEARCHING else 1
+LONG = "x" * (1_000_000 if SEARCHING else 400_000)
+LONG_HEADER = "x" * 30_000
+"""The head of a request may have 64 kB."""
+
+KEPT_BYTES = 100_000
+RECORD_BYTES = 4_000
+"""Memory that so many requests may leave behind: each its record, and nothing of its text."""
+AT_ONCE = 50
+"""Rows that are measured together: what they may leave behind is less than one long text."""
+LOGGED_CHARACTERS = 12_000
+STORED_CHARACTERS = 2_000
+HEAD_BYTES = 6_000
+ERROR_BYTES = 40_000
+LIST_BYTES = 1_000_000
+
+DIALECTS: Mapping[str, WireDialect] = {
+    "openai-chat": OpenAIChat(),
+    "openai-responses": OpenAIResponses(),
+    "anthropic": Anthropic(),
+    "gemini": Gemini(),
+    "bedrock": Bedrock(),
+    "ollama": Ollama(),
+}
+ANSWER = Scenario(
+    text=("Hello",),
+    reasoning=("Hm",),
+    calls=(Call.of("call_1", "look", {"what": "tides"}, 1),),
+    stop="tool_use",
+)
+FAILURES: Sequence[FailureKind] = ("rate_limit", "bad_request", "unknown_model", "server_error")
+PROVIDER_HEADERS = (
+    *("retry-after", "retry-after-ms", "x-ratelimit-reset-requests", "x-request-id", "request-id"),
+    *("x-amzn-requestid", "x-amzn-errortype", "x-amz-retry-after", "openai-model", "set-cookie"),
+)
+
+TOOL = {"name": "look", "description": "Looks", "parameters": {"type": "object"}}
+SCHEMA = {"name": "fits", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}
+TURN = {"role": "user", "content": "Hi"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+MCP_SERVER = {
+    "type": "mcp",
+    "server_label": "docs",
+    "server_url": "https://mcp.example.com/mcp",
+    "headers": {"x-team": "a"},
+    "allowed_tools": ["search"],
+    "require_approval": "never",
+}
+BODIES: Mapping[str, Any] = {
+    CHAT: {
+        "model": "openai-chat/m",
+        "messages": [
+            {"role": "system", "content": "Be brief"},
+            {**TURN, "name": "ann"},
+            {"role": "assistant", "content": "Yes", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": "high"},
+            {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
+        ],
+        "max_tokens": 10,
+        "tools": [{"type": "function", "function": TOOL}],
+        "tool_choice": {"type": "function", "function": {"name": "look"}},
+        "stop": ["END"],
+        "metadata": {"session_id": "s1"},
+        "user": "u1",
+        "safety_identifier": "u1",
+        "prompt_cache_key": "p1",
+        "service_tier": "auto",
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_schema", "json_schema": SCHEMA},
+    },
+    f"{CHAT}?mcp": {
+        "model": "openai-chat/m",
+        "messages": [TURN],
+        "max_tokens": 10,
+        "tools": [MCP_SERVER],
+    },
+    "/v1/responses": {
+        "model": "openai-responses/m",
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": "high"},
+        ],
+        "instructions": "Be brief",
+        "tools": [{"type": "function", **TOOL}],
+        "tool_choice": {"type": "function", "name": "look"},
+        "metadata": {"session_id": "s1"},
+        "user": "u1",
+        "previous_response_id": None,
+        "prompt_cache_key": "p1",
+        "text": {"format": {"type": "json_schema", **SCHEMA}},
+        "truncation": "disabled",
+    },
+    "/v1/messages": {
+        "model": "anthropic/m",
+        "system": "Be brief",
+        "messages": [
+            TURN,
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"a": "b"}}],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "high"}],
+            },
+        ],
+        "max_tokens": 10,
+        "tools": [{"name": "look", "description": "Looks", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "tool", "name": "look"},
+        "stop_sequences": ["END"],
+        "metadata": {"user_id": "u1"},
+    },
+    "/v1/messages/count_tokens": {"model": "openai-chat/m", "messages": [TURN]},
+    "/v1/embeddings": {"model": "openai-chat/m", "input": ["Hi"], "user": "u1"},
+    "/v1/sampling/createMessage": {
+        "model": "openai-chat/m",
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],
+        "maxTokens": 5,
+        "systemPrompt": "Be brief",
+        "stopSequences": ["END"],
+        "modelPreferences": {"hints": [{"name": "mini"}], "costPriority": 0.5},
+        "metadata": {"session_id": "s1"},
+        "tools": [{"name": "look", "description": "Looks", "inputSchema": {"type": "object"}}],
+        "_meta": {"progressToken": "t1", "io.example/x": "y"},
+    },
+    "/v1/feedback": {"request_id": "req_1", "score": 1, "source": "feedback"},
+    "/mcp": {
+        "jsonrpc": "2.0",
+        "id": "1",
+        "method": "tools/call",
+        "params": {
+            "name": "count_tokens",
+            "arguments": {"prompt": "Hi", "model": "openai-chat/m"},
+            "_meta": {"progressToken": "t1", "traceparent": "00-0", "io.example/x": "y"},
+        },
+    },
+    "/admin/v1/targets/down": {"target": "ollama/other", "reason": "tired"},
+    "/admin/v1/route": {"prompt": "Hi", "model": "openai-chat/m", "hints": ["mini"]},
+}
+CALLER_HEADERS = (
+    *("x-request-id", "user-agent", "traceparent", "tracestate", "origin", "host", "accept"),
+    *("idempotency-key", "mcp-session-id", "mcp-protocol-version", "last-event-id"),
+    *("anthropic-version", "anthropic-beta", "openai-organization", "content-type", "x-api-key"),
+)
+PATHS = (
+    *("/{}", "/v1/{}", "/v1/models/{}", "/v1/requests/{}", "/admin/v1/requests/{}"),
+    *("/admin/v1/requests?model={}", "/admin/v1/ledger?request_id={}", "/admin/v1/{}"),
+    *("/admin/v1/usage?by=tag:{}", "/admin/v1/keys/{}", "/v1/models?{}=1"),
+)
+
+
+class Row(NamedTuple):
+    """One long text: where it is, and the request with it."""
+
+    name: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    upstream: bytes | None = None
+    """What the provider answers; None: what it always answers."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+
+@dataclass
+class Site:
+    """A gateway with all dialects behind it, and what is measured of it."""
+
+    gateway: Gateway
+    upstream: RawServer
+    answer: dict[str, bytes]
+    key: str
+    log: io.StringIO
+
+    async def send(self, row: Row) -> Answer:
+        """One request on a connection of its own, by a client that keeps nothing."""
+        self.answer["next"] = row.upstream or self.answer["usual"]
+        headers = {
+            "host": "localhost",
+            **bearer(ADMIN if row.path.startswith("/admin") else self.key),
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            **row.headers,
+            "connection": "close",
+        }
+        method, body = ("GET", b"") if row.body is None else ("POST", row.body)
+        if body:
+            headers["content-length"] = str(len(body))
+        lines = [f"{method} {row.path} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+        host, port = self.gateway.host, self.gateway.port
+        reader, writer = await asyncio.open_connection(host, port, limit=4 * len(LONG))
+        try:
+            writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+            await writer.drain()
+            head, _, said = (await reader.read(-1)).partition(b"\r\n\r\n")
+        finally:
+            writer.close()
+            await writer.wait_closed()
+        self.upstream.requests.clear()
+        return Answer(int(head.split()[1]), head, said)
+
+    async def problems(self, rows: Sequence[Row], times: int) -> list[str]:
+        """What is too large of what these requests leave behind."""
+        found: list[str] = []
+        await at_rest()
+        before = tracemalloc.get_traced_memory()[0]
+        for row in rows:
+            for _ in range(times):
+                answer = await self.send(row)
+                found += answer_problems(row, answer)
+                del answer
+            if (logged := self.log.tell()) > LOGGED_CHARACTERS * times:
+                found.append(f"{row.name}: {logged} characters logged")
+            self.log.seek(0)
+            self.log.truncate()
+        await at_rest()
+        kept = tracemalloc.get_traced_memory()[0] - before
+        if kept > KEPT_BYTES + RECORD_BYTES * len(rows) * times:
+            found.append(f"{rows[0].name}: {kept} bytes kept")
+        return found
+
+
+def config(url: str, folder: Path, key: str) -> Config:
+    """Every dialect at this address, a key, and a ledger."""
+    return Config.model_validate(
+        {
+            "server": {"admin_key": ADMIN},
+            "storage": {"url": f"sqlite:///{folder}/ledger.db"},
+            "providers": {
+                name: {"kind": name, "url": url + dialect.base_path, "auth_token": "secret"}
+                for name, dialect in DIALECTS.items()
+            },
+            "pool": {"retries": 0, "breaker_failures": 1_000_000},
+            "models": {"default": {"targets": ["openai-chat/m"]}},
+            "budgets": {"all": {"limit_usd": 1000.0, "hard": False}},
+            "keys": {"ci": {"hash": hash_of(key)}},
+        }
+    )
+
+
+@contextlib.asynccontextmanager
+async def running_site(folder: Path) -> AsyncGenerator[Site]:
+    """A gateway on this test's loop."""
+    key, log = new_text(), io.StringIO()
+    usual = whole(DIALECTS["openai-chat"].answer(ANSWER, SEEN))
+    answer = {"usual": usual, "next": usual}
+
+    async def play(peer: Peer) -> None:
+        while await peer.request():
+            await peer.send(answer["next"])
+
+    root, handler = logging.getLogger(), log_to(log, "json")
+    # Those of pytest keep every record, and with an error all that its frames hold.
+    theirs, root.handlers[:] = root.handlers[:], [logging.StreamHandler(log)]
+    try:
+        async with RawServer(play) as upstream:
+            engine = Engine(config(upstream.url, folder, key), model_files=False, keep_books=True)
+            async with running_gateway(engine) as gateway:
+                yield Site(gateway, upstream, answer, key, log)
+    finally:
+        root.handlers[:] = theirs
+        logging.getLogger("penstock").removeHandler(handler)
+
+
+SEEN = Seen(model="m", stream=False, messages=(), extra={"include_usage": True})
+
+
+def provider_rows(name: str) -> Iterator[Row]:
+    """Every text of this dialect's answers, streams, errors and headers."""
+    dialect = DIALECTS[name]
+
+    def asked(place: str, answer: bytes, *, stream: bool = False) -> Row:
+        body = chat_body(model=f"{name}/m", max_tokens=10, stream=stream)
+        return Row(
+            f"{name} {place}",
+            CHAT,
+            json.dumps(body).encode(),
+            {},
+            answer,
+        )
+
+    good = dialect.answer(ANSWER, SEEN)
+    kind = "content-type: application/json\r\n"
+    for each in variants(_json(good), LONG):
+        yield asked(f"answer {each.place}", whole(each.body, headers=kind))
+    events = [frame.data for frame in dialect.stream(ANSWER, SEEN)]
+    for each in event_variants(events, LONG):
+        streamed = whole(each.body, headers=f"content-type: {dialect.stream_type}\r\n")
+        yield asked(f"stream {each.place}", streamed, stream=True)
+    for failure in FAILURES:
+        bad = dialect.error(Failure(failure), None)
+        for each in variants(_json(bad.body), LONG):
+            yield asked(f"{failure} {each.place}", whole(each.body, status=f"{bad.status} X"))
+    bad = dialect.error(Failure("rate_limit"), None)
+    for filler in "x9":
+        lines = "".join(f"{name}: {filler * 5000}\r\n" for name in PROVIDER_HEADERS)
+        yield asked(f"headers of {filler}", whole(good, headers=kind + lines))
+        yield asked(f"headers of {filler}, 429", whole(bad.body, status="429 X", headers=lines))
+
+
+def caller_rows(path: str) -> Iterator[Row]:
+    """Every text of this endpoint's body."""
+    for each in variants(BODIES[path], LONG):
+        yield Row(f"{path} {each.place}", path, each.body)
+
+
+def head_rows() -> Iterator[Row]:
+    """Headers, paths and queries."""
+    body = json.dumps(BODIES["/v1/sampling/createMessage"]).encode()
+    for header in CALLER_HEADERS:
+        for path in ("/v1/sampling/createMessage", "/mcp"):
+            yield Row(f"header {header}", path, body, {header: LONG_HEADER})
+    for path in PATHS:
+        yield Row(f"path {path}", path.format(LONG_HEADER))
+
+
+def _json(body: bytes) -> Any:
+    return json.loads(body)
+
+
+GROUPS: Mapping[str, Callable[[], Iterator[Row]]] = {
+    **{f"provider-{name}": partial(provider_rows, name) for name in DIALECTS},
+    **{f"caller-{path}": partial(caller_rows, path) for path in BODIES},
+    "caller-heads": head_rows,
+}
+
+
+@pytest.mark.hypothesis  # so that `make fuzz` runs it, too
+@pytest.mark.parametrize("group", GROUPS)
+async def test_a_long_text_costs_a_bounded_amount(group: str, tmp_path: Path) -> None:
+    too_much: list[str] = []
+    async with running_site(tmp_path) as site:
+        rows = list(GROUPS[group]())
+        # What is made once is made before.
+        for row in (*plain_rows(rows), rows[0]):
+            await site.send(row)
+        tracemalloc.start()
+        try:
+            for start in range(0, len(rows), AT_ONCE):
+                found = await site.problems(rows[start : start + AT_ONCE], TIMES)
+                if found:
+                    # Again, one by one, to name the text.
+                    for row in rows[start : start + AT_ONCE]:
+                        found += await site.problems([row], 1)
+                too_much += found
+        finally:
+            tracemalloc.stop()
+        for path in ("/metrics", "/ready", "/admin/v1/requests", "/admin/v1/usage?by=model"):
+            answer = await site.send(Row(path, path))
+            size = len(answer.body)
+            assert answer.status == 200, answer.body
+            if size > LIST_BYTES:
+                too_much.append(f"{path}: {size} bytes")
+    too_much += stored_problems(tmp_path)
+    assert not too_much, "\n".join(too_much)
+
+
+async def at_rest() -> None:
+    """Let the last tasks end, and the event loop forget timers that were cancelled."""
+    await settle()
+    loop = asyncio.get_running_loop()
+    for _ in range(1000):
+        loop.call_later(3600, lambda: None).cancel()
+    await settle()
+    gc.collect()
+
+
+def plain_rows(rows: Sequence[Row]) -> Iterator[Row]:
+    """A request without a long text for each endpoint of these rows."""
+    for path in dict.fromkeys(row.path for row in rows):
+        if path in BODIES:
+            yield Row(path, path, json.dumps(BODIES[path]).encode())
+
+
+def stored_problems(folder: Path) -> Iterator[str]:
+    """What is too long in the databases of this folder."""
+    for file in folder.rglob("*.db"):
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            for (table,) in tables.fetchall():
+                columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+                longest = ", ".join(f'max(length("{each[1]}"))' for each in columns)
+                found = connection.execute(f"SELECT {longest} FROM {table}").fetchone()
+                for column, size in zip(columns, found, strict=True):
+                    if (size or 0) > STORED_CHARACTERS:
+                        yield f"{file.name}, {table}.{column[1]}: {size} characters"
+
+
+def answer_problems(row: Row, answer: Answer) -> Iterator[str]:
+    """What is too long in this answer; the text of a good one is what was asked for."""
+    if len(answer.head) > HEAD_BYTES:
+        yield f"{row.name}: {len(answer.head)} bytes of headers"
+    if answer.status != 200 and len(answer.body) > ERROR_BYTES:
+        yield f"{row.name}: {len(answer.body)} bytes of error {answer.status}"
