@@ -6,9 +6,14 @@ WORKERS ?= 4
 # The order of the tests and their random numbers: the same in each run, so that a run without a
 # failure stays one. `make fuzz` and `make coverage` take another order each time.
 SEED ?= 1
+# How many orders of faults `make fuzz` tries on real gateways.
+SCHEDULES ?= 10
 ARGS ?=
+# How long `make fuzz` feeds the parsers, all of them together.
+FUZZ_SECONDS ?= 3600
 
 BIN := $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Where it is set, every one of a thousand processes would compile what it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 PACKAGE := pyproject.toml src/penstock/_version.py
@@ -18,28 +23,36 @@ SETUP = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/n
 	$(PYTHON) scripts/setup_venv.py $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage fuzz lint docs bench lock clean
+.PHONY: help run test test-peers coverage fuzz lint docs bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
 	@echo "Penstock. Targets:"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-19s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run-stamp ## install what is needed, then serve on http://127.0.0.1:8400
 	@exec $(BIN)/penstock serve $(ARGS)
 
-test: $(VENV)/.test-stamp ## install what the tests need, then run them all (ARGS="-k name" narrows)
+test: $(VENV)/.test-stamp ## install what the tests need, then run them (ARGS="-k name" narrows)
 	@scripts/test-services
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=$(SEED) $(ARGS)
+	@$(PYTEST) --randomly-seed=$(SEED) -m "not peers" $(ARGS)
+
+test-peers: $(VENV)/.test-stamp ## the tests that install other programs: SDKs, clients, suites; and benchmarks
+	@scripts/test-services
+	@$(PYTEST) --randomly-seed=$(SEED) -m peers $(ARGS)
 
 coverage: $(VENV)/.test-stamp ## run the tests and measure which lines they reach
 	@scripts/test-services
 	@mkdir -p .cache/coverage
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov $(if $(ARGS),--cov-fail-under=0) $(ARGS)
+	@$(PYTEST) --cov $(if $(ARGS),--cov-fail-under=0) $(ARGS)
 
-fuzz: $(VENV)/.test-stamp ## search the property tests for new failures, at random (ARGS="-k name" narrows)
+fuzz: $(VENV)/.test-stamp ## search for new failures: property tests at random, then the parsers for FUZZ_SECONDS
 	@scripts/test-services
-	@HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m hypothesis $(ARGS)
+	@failed=0; \
+	HYPOTHESIS_PROFILE=search FAULT_SCHEDULES=$(SCHEDULES) \
+		$(PYTEST) -m "hypothesis or schedules" $(ARGS) || failed=1; \
+	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) || failed=1; \
+	exit $$failed
 
 lint: $(VENV)/.test-stamp ## format, style, types, layers, sizes and documentation checks
 	@VENV=$(VENV) scripts/lint

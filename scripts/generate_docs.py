@@ -39,6 +39,7 @@ from penstock.cli.app import build  # noqa: E402
 from penstock.config import load  # noqa: E402
 from penstock.config.settings import Config  # noqa: E402
 from penstock.config.template import template  # noqa: E402
+from penstock.config.untrusted import RULES  # noqa: E402
 from penstock.contract import errors  # noqa: E402
 from penstock.providers.registry import KINDS  # noqa: E402
 from penstock.server.admin_api import admin_document  # noqa: E402
@@ -136,7 +137,9 @@ def independent() -> str:
         "of Penstock, by the provider's official client or by the bytes; a fault that was mended "
         "fails the tests until it has left this page.",
         "<!-- test: skip runs these very tests -->",
-        _fence("console", "make test ARGS=\"tests/independent -k 'tool-call and aimock-openai'\""),
+        _fence(
+            "console", "make test-peers ARGS=\"tests/independent -k 'tool-call and aimock-openai'\""
+        ),
         *parts,
         source="tests/independent",
     )
@@ -310,6 +313,7 @@ def configuration() -> str:
         "variable of that name, and `${NAME:-default}` for the default when it is not set. A "
         "variable that is not set and has no default is an error that names the line. Keys that "
         "stand in no file at all are read from each provider's own variable.",
+        _trust(),
         "## Mistakes\n\nA key that does not exist, a value of the wrong type or out of bounds, and "
         "a target that is no target are refused, all at once, each with its line.",
         *sections,
@@ -317,6 +321,51 @@ def configuration() -> str:
         _fence("toml", template()),
         source="src/penstock/config",
     )
+
+
+def _trust() -> str:
+    """What a file of the working folder may do without trust, and how it gets it."""
+    rows = ((f"`{_dotted(path)}`", rule.reason, rule.exception) for path, rule in RULES.items())
+    return "\n\n".join(
+        (
+            "## Trusting a folder",
+            "A `penstock.toml` that is only *found* in the working folder may come from a "
+            "stranger, such as a cloned repository. Most files work without a question. A file "
+            "that does one of the following needs your trust first. The same holds for a relative "
+            "`PENSTOCK_HOME`, for `penstock.open()`, `penstock.ask()` and generators without a "
+            "provider, and for the gateway.",
+            _table(["setting", "needs trust because it", "except"], iter(rows)),
+            "Each `${NAME}` needs trust too, except a provider's own variable as the whole of its "
+            '`auth_token`, at its own address: `auth_token = "${OPENAI_API_KEY}"` in '
+            "`[providers.openai]` without `url`. A value that is the default needs none.",
+            "At a terminal, the command names the lines and asks. Otherwise it stops with exit "
+            "code 2 and names the command that trusts the file:",
+            "<!-- test: skip needs a file that needs trust -->\n"
+            + _fence("console", "penstock trust\npenstock trust --list\npenstock trust --remove"),
+            "The file is trusted by its absolute path and the SHA-256 of its contents, so that "
+            "each change asks again. Trust covers this file, not the files that it names. The list "
+            "is `trusted.json` in `PENSTOCK_HOME`, with mode 600.",
+            "- `--config FILE`, `PENSTOCK_CONFIG` and `penstock.open(path)` name a file: that is "
+            "trust. So is the file in `PENSTOCK_HOME`, and what `penstock init` has written.\n"
+            "- `PENSTOCK_TRUST_FOLDER`, for containers and CI: absolute paths of folders, "
+            "separated as in `PATH`, in and below which files are trusted; or `1` for each working "
+            "folder.\n"
+            "- A file is not used at all, and `PENSTOCK_TRUST_FOLDER=1` does not cover it, when it "
+            "or its folder belongs to another user (other than root) or can be written by others. "
+            "`penstock trust` and a named folder cover it.\n"
+            "- A gateway that runs with a found file reads it again when it changes. When it then "
+            "needs trust and has none, the log says so and the running configuration stays. "
+            "`penstock trust` is noticed within a second.",
+            "No module, program or library of the working folder is run by a command of Penstock. "
+            "For `python -m penstock`, Python itself puts the working folder on its path before "
+            "any code of ours: use `penstock`, or `python -P -m penstock`, in a folder of a "
+            "stranger.",
+        )
+    )
+
+
+def _dotted(path: Sequence[str]) -> str:
+    return ".".join("NAME" if piece == "*" else piece for piece in path)
 
 
 def _section(name: str, prop: dict[str, Any], definitions: Mapping[str, dict[str, Any]]) -> str:
@@ -506,7 +555,7 @@ def conformance() -> str:
         "or warns fails the test run, and so does a scenario that comes, goes or has another "
         "number of checks.",
         "<!-- test: skip runs these very tests -->",
-        _fence("console", 'make test ARGS="-s tests/mcp/conformance"'),
+        _fence("console", 'make test-peers ARGS="-s tests/mcp/conformance"'),
         _table(
             ("leg", "scenarios passed", "nothing to test", "failed"),
             (

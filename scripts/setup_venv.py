@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PIP = ["-m", "pip", "--disable-pip-version-check", "--no-input"]
+# -P: the folder that this runs in is no place to import from.
+PIP = ["-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
 WARNING = re.compile(r"^(WARNING|DEPRECATION|\[notice\])")
 PINNED = re.compile(r"^[A-Za-z0-9._-]+(?:\[.*\])?==", re.MULTILINE)
 COLLECTING = re.compile(r"^\s*(?:Collecting|Requirement already satisfied:) ([A-Za-z0-9._-]+)")
@@ -93,7 +94,7 @@ def run_step(step: Step, command: list[str]) -> None:
 def works(python: Path) -> bool:
     if not python.exists():
         return False
-    probe = [str(python), "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
+    probe = [str(python), "-P", "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
     return subprocess.run(probe, check=False, capture_output=True).returncode == 0
 
 
@@ -104,7 +105,7 @@ def main(arguments: list[str]) -> None:
     print(f"Setting up Penstock in {venv_path} (once)", flush=True)
     if not works(python):
         version = ".".join(str(part) for part in sys.version_info[:3])
-        create = [sys.executable, "-m", "venv", "--clear", str(venv_path)]
+        create = [sys.executable, "-P", "-m", "venv", "--clear", str(venv_path)]
         run_step(Step("creating the environment with Python " + version), create)
     count = len(PINNED.findall((ROOT / requirements).read_text(encoding="utf-8")))
     run_step(

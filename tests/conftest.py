@@ -26,8 +26,24 @@ PRIVATE_VARIABLE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+TESTS = Path(__file__).parent
 UNMEASURED = {"clients", "conformance", "faults", "independent", "oracle", "security"}
 """Tables whose rows are the same call for everybody who can be asked."""
+
+PEERS = (
+    "bench/test_benches.py",
+    "clients/",
+    "independent/",
+    "mcp/asking/test_conformance.py",
+    "mcp/asking/test_fastmcp_host.py",
+    "mcp/conformance/",
+    "mcp/host/test_peers.py",
+    "mcp/serving/test_inspector.py",
+    "mcp/streaming/test_inspector.py",
+    "mcp/tasks/test_peers.py",
+    "mcp/test_foreign_servers.py",
+)
+"""Tests that install programs of others, or run every benchmark: `make test-peers`."""
 
 # `make test` tries the same examples in each run, so that no one meets a failure by chance.
 # `make fuzz` searches at random and prints how to repeat what it finds: it becomes an `@example`.
@@ -54,8 +70,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # To measure lines makes a test half as long again. A property, or a table of rows, goes through
     # the same lines again and again, and tests of single cases go through them as well.
     for item in items:
-        part = item.path.relative_to(Path(__file__).parent).parts[0]
-        if part in UNMEASURED or is_hypothesis_test(getattr(item, "obj", None)):
+        path = item.path.relative_to(TESTS)
+        if path.as_posix().startswith(PEERS):
+            item.add_marker(pytest.mark.peers)
+        if path.parts[0] in UNMEASURED or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.no_cover)
 
 
@@ -78,6 +96,8 @@ def private_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         if PRIVATE_VARIABLE.fullmatch(name):
             monkeypatch.delenv(name)
     monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "penstock-home"))
+    # What a test writes into its folder is its own; tests of trust take this away.
+    monkeypatch.setenv("PENSTOCK_TRUST_FOLDER", str(tmp_path))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-aws-config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-aws-credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

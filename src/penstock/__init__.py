@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+# First: `python -m penstock` must import nothing else while the working folder is on the path.
+from penstock import _startup as _startup
+
+# isort: split
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +31,7 @@ from penstock.contract.errors import (
     RateLimited,
     RequestCancelled,
     SamplingRejected,
+    StorageUnavailable,
     StreamInterrupted,
     StructuredOutputInvalid,
     ToolFailed,
@@ -188,6 +193,7 @@ __all__ = [
     "RouteDecision",
     "SamplingRejected",
     "SamplingRequest",
+    "StorageUnavailable",
     "StreamCallbacks",
     "StreamEvent",
     "StreamHandle",

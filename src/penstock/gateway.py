@@ -14,6 +14,7 @@ import msgspec
 from penstock.belongings import Belongings
 from penstock.budget.facade import Budgeting
 from penstock.budget.reports import BudgetWarning
+from penstock.budget.stores.sqlite.guard import StoreGuards
 from penstock.budget.tariffs import NANOS
 from penstock.config.load import load
 from penstock.config.settings import Config
@@ -55,6 +56,7 @@ from penstock.wiring import (
     limits_of,
     pool_of,
     sampling_policy,
+    store_guards,
     transport_settings,
     warned,
 )
@@ -78,6 +80,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
         keep_books: bool = False,
         prune_budgets: bool = True,
         earlier: Ways | None = None,
+        stores: StoreGuards | None = None,
     ) -> None:
         """Builds the stages; nothing is connected, loaded or started before it is needed.
 
@@ -87,15 +90,17 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
         `keep_books` has a ledger also where the configuration does not ask for one. Budgets that
         this configuration has declared there and does not have any more go, unless `prune_budgets`
         is False: for a visitor, whose ledger may be a gateway's. `earlier` ways of routing hand on
-        what they have seen of targets and sessions.
+        what they have seen of targets and sessions. `stores` refuse a database that is not the
+        expected one.
         """
         self.config = config
+        self.stores = stores or store_guards()
         self._own = Belongings(config, transport=transport, tool_servers=tool_servers)
         self._pool = pool_of(config, self.provider)
         self._model_files = model_files
         self._keep_books = keep_books
         self._prune_budgets = prune_budgets
-        Teaching.__init__(self, learning_of(config, self._embedded))
+        Teaching.__init__(self, learning_of(config, self._embedded, self.stores))
         self._ways = ways_of(
             config, self._capabilities, self._price, learning=self._learning, earlier=earlier
         )
@@ -108,6 +113,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
                 keep=keep_books,
                 prune=prune_budgets,
                 on_warning=self._warned,
+                stores=self.stores,
             ),
         )
         Sampling.__init__(
@@ -269,6 +275,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             keep_books=self._keep_books,
             prune_budgets=self._prune_budgets,
             earlier=self._ways,
+            stores=self.stores,
         )
         try:
             await heir._books.take_over(self._books)

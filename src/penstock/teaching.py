@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from penstock.budget.stores.sqlite.guard import StoreGuards
 from penstock.config.settings import Config
 from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.ports import Target
@@ -104,7 +105,7 @@ def learns(config: Config) -> list[str]:
     return [name for name, model in config.models.items() if model.routing == "learned"]
 
 
-def learning_of(config: Config, embed: Embed) -> Learning | None:
+def learning_of(config: Config, embed: Embed, stores: StoreGuards | None = None) -> Learning | None:
     """What the models of this configuration learn with; None when none of them does."""
     models = learns(config)
     if not models:
@@ -122,7 +123,7 @@ def learning_of(config: Config, embed: Embed) -> Learning | None:
         models,
         lambda model: _router(config, model, maker, _index(config, model, shared)),
         Reader(maker, remote),
-        outcomes_of(config),
+        outcomes_of(config, stores),
         Settings(
             settings.isolate_keys,
             settings.keep_prompts,

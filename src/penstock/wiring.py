@@ -13,12 +13,15 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.prices import OwnPrice, PriceBook
 from penstock.budget.reports import BudgetWarning
 from penstock.budget.rules import Budget
+from penstock.budget.stores.sqlite.guard import StoreGuards
+from penstock.budget.stores.sqlite.record import StoreRecord
 from penstock.config.settings import (
     BudgetConfig,
     Config,
     KeyConfig,
     PriceConfig,
     ProviderConfig,
+    home,
 )
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
@@ -90,15 +93,18 @@ def books_of(
     keep: bool,
     prune: bool = True,
     on_warning: Callable[[BudgetWarning], object] | None = None,
+    stores: StoreGuards | None = None,
 ) -> Books:
     """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one.
 
     `prune`: budgets that it has declared once and does not declare any more go. `on_warning` hears
-    of budgets that are nearly spent.
+    of budgets that are nearly spent. `stores` refuse a file that is not the expected one.
     """
     storage = config.storage
+    guard = (stores or store_guards()).of(storage.path)
 
     async def open_ledger() -> Ledger:
+        guard.verify()
         try:
             storage.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -107,7 +113,7 @@ def books_of(
                 f"({error.strerror}): choose another, or set PENSTOCK_HOME"
             ) from error
         return await Ledger.open(
-            storage.path, synchronous=storage.synchronous, on_warning=on_warning
+            storage.path, synchronous=storage.synchronous, on_warning=on_warning, guard=guard
         )
 
     servers = config.sampling.servers.values()
@@ -219,21 +225,47 @@ def targets_of(config: Config) -> Mapping[str, Sequence[str]]:
     return {name: model.targets for name, model in config.models.items()}
 
 
-def keyring_of(config: Config, *, required: bool = False, windows: WindowOf = window_of) -> Keyring:
+def store_guards(*, durable: bool = False, expected: StoreRecord | None = None) -> StoreGuards:
+    """What refuses stores that are not the expected ones, by the records in PENSTOCK_HOME."""
+    return StoreGuards(home() / "stores", durable=durable, expected=expected)
+
+
+def key_store_of(config: Config, stores: StoreGuards | None = None) -> KeyStore:
+    """Where keys are kept that were created."""
+    path = config.storage.path
+    return KeyStore(path, guard=(stores or store_guards()).of(path))
+
+
+def is_protected(config: Config) -> bool:
+    """Whether this configuration has keys, an admin key or budgets."""
+    return bool(config.keys or config.server.admin_key or declared_budgets(config))
+
+
+def keyring_of(
+    config: Config,
+    *,
+    required: bool = False,
+    windows: WindowOf = window_of,
+    stores: StoreGuards | None = None,
+) -> Keyring:
     """All keys that open this gateway; `required`: also without any, nobody else gets in."""
     return Keyring(
         keys_of(config),
-        KeyStore(config.storage.path),
+        key_store_of(config, stores),
         models=targets_of(config),
         required=required,
         windows=windows,
     )
 
 
-def desk_of(config: Config, set_budget: Callable[[Budget], Awaitable[None]]) -> KeyDesk:
+def desk_of(
+    config: Config,
+    set_budget: Callable[[Budget], Awaitable[None]],
+    stores: StoreGuards | None = None,
+) -> KeyDesk:
     """Where keys are made and revoked; `set_budget` keeps a key's own budget."""
     return KeyDesk(
-        KeyStore(config.storage.path),
+        key_store_of(config, stores or store_guards(durable=True)),
         keys_of(config),
         models=config.models,
         providers=callable_names(config.providers),
@@ -269,6 +301,8 @@ def transport_settings(config: Config) -> TransportSettings:
         first_token_timeout_s=pool.first_token_timeout_s,
         idle_timeout_s=pool.stream_idle_timeout_s,
         max_response_bytes=pool.max_response_bytes,
+        max_stream_bytes=pool.max_stream_bytes,
+        response_bytes_per_token=pool.response_bytes_per_token,
         ca_file=pool.ca_file,
     )
 
@@ -311,11 +345,14 @@ def embedder_name(config: Config) -> str:
     return embedder if model is None else ", ".join(model.targets)
 
 
-def outcomes_of(config: Config) -> SqliteOutcomes:
+def outcomes_of(config: Config, stores: StoreGuards | None = None) -> SqliteOutcomes:
     """Where what became of requests is kept."""
     from penstock.memory.sqlite import SqliteOutcomes
 
     storage = config.storage
     return SqliteOutcomes(
-        storage.path, synchronous=storage.synchronous, keep=config.routing.keep_outcomes
+        storage.path,
+        synchronous=storage.synchronous,
+        keep=config.routing.keep_outcomes,
+        guard=(stores or store_guards()).of(storage.path),
     )

@@ -17,7 +17,7 @@ from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
 from penstock.budget.stores.sqlite.failures import translated
 from penstock.budget.stores.sqlite.schema import MIGRATIONS, connect, patiently, prepare
-from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.errors import ConfigurationError, PenstockError, StorageUnavailable
 from tests.budget.support import books
 from tests.support.disks import Disk, mounted, mounts_allowed, read_only, read_only_disks
 
@@ -122,7 +122,7 @@ class FullDisk(msgspec.Struct):
 def check_full_disk(answer: object) -> None:
     report = msgspec.convert(answer, FullDisk)
     for kind, retryable, said in report.errors:
-        assert (kind, retryable) == ("PenstockError", True)
+        assert (kind, retryable) == ("StorageUnavailable", True)
         assert "full" in said or "no room" in said
     # Every settlement is there, also those that met no room at first.
     assert report.answered > 10
@@ -283,8 +283,8 @@ async def test_a_file_that_stays_locked_is_named_and_may_be_tried_again(tmp_path
     with pytest.raises(sqlite3.OperationalError) as caught:
         patiently(lambda: other.execute("BEGIN IMMEDIATE"), limit_s=0.01)
     told = translated(caught.value, path)
-    assert isinstance(told, PenstockError)
-    assert told.retryable
+    assert isinstance(told, StorageUnavailable)
+    assert (told.retryable, told.retry_after) == (True, 5)
     assert "is locked by another process" in str(told)
     one.execute("ROLLBACK")
     patiently(lambda: other.execute("BEGIN IMMEDIATE"), limit_s=0.01)

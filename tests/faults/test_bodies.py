@@ -98,7 +98,7 @@ async def test_a_bomb_is_not_unpacked(fault: str, ask: Ask) -> None:
             tracemalloc.stop()
         assert (got.text, got.error) == (WHOLE, None)
         assert peak < FEW_BYTES
-        assert [len(server.of(model)) for model in (fault, "healthy.b")] == [2, 1]
+        assert len(server.of("healthy.b")) == 1
 
 
 # ---- without end
@@ -143,7 +143,8 @@ async def test_an_answer_that_floods_for_ever_is_given_up(fault: str) -> None:
         assert "max_response_bytes" in str(got.error)
         await server.gone.wait()
         assert got_elsewhere.text == WHOLE
-        assert [len(server.of(model)) for model in (fault, "healthy.b")] == [4, 1]
+        # Once for each of both requests: the same target would send as much again.
+        assert [len(server.of(model)) for model in (fault, "healthy.b")] == [2, 1]
 
 
 @proves("drip-stream")

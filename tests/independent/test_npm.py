@@ -73,7 +73,9 @@ def test_far_from_a_network_the_tests_are_skipped_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match=r"run `make test` once where that registry"):
+    with pytest.raises(
+        pytest.skip.Exception, match=r"run `make test-peers` once where that registry"
+    ):
         node.required_packages(PACKAGES, tmp_path / "cache")
 
 

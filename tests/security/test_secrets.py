@@ -185,7 +185,7 @@ async def scan(name: str, renders: Iterable[echo.Render], *, services: bool = Tr
 async def test_errors_that_repeat_the_request(name: str) -> None:
     shapes = (echo.as_json, echo.as_text, echo.as_string)
     shown = await scan(name, (shape(status) for shape in shapes for status in echo.STATUSES))
-    assert "***" in shown, "nothing was repeated"
+    assert "***" in shown or "[key]" in shown, "nothing was repeated"
 
 
 @pytest.mark.parametrize("name", WIRED)

@@ -30,8 +30,7 @@ class PipFailedError(RuntimeError):
         super().__init__(
             f"pip could not install requirements/{lock_file.name}. Its packages are fetched once, "
             "from the index that your pip is configured for, and kept in the virtual environment: "
-            "run `make test` once where that index can be reached, or leave these tests out with "
-            f'`make test ARGS="--ignore=tests/clients"`. pip said:\n{said}'
+            f"run `make test-peers` once where that index can be reached. pip said:\n{said}"
         )
 
 

@@ -45,9 +45,8 @@ class NpmFailedError(RuntimeError):
         super().__init__(
             "npm could not install the packages of a package-lock.json below tests/. They are "
             "fetched once, from the registry that your npm is configured for, and kept in the "
-            "virtual environment: run `make test` once where that registry can be reached, or "
-            'leave these tests out with `make test ARGS="--ignore=tests/clients '
-            f'--ignore=tests/independent --ignore=tests/mcp"`. npm said:\n{said}'
+            "virtual environment: run `make test-peers` once where that registry can be reached. "
+            f"npm said:\n{said}"
         )
         self.offline = code in _OFFLINE
 

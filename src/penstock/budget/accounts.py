@@ -110,6 +110,10 @@ class Accounts:
         """Every budget in its present period, by name."""
         return await self._store.balances(self._clock())
 
+    async def probe(self) -> None:
+        """Raise StorageUnavailable when nothing can be written to the store."""
+        await self._store.probe(self._clock())
+
     async def swept_at(self) -> float | None:
         """When holds were last swept, by any process, in Unix seconds; None: never."""
         return await self._store.swept_at()

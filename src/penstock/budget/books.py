@@ -25,9 +25,7 @@ from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 from penstock.tokens.size import is_long
 
-_MOST_TOKENS = 10**9
-"""No call has more; what counts so is broken, and no store could add it up."""
-_TEND_S = 30.0
+_RETRY_S, _TEND_EVERY = 1.0, 30
 _LONGEST_TAG, _MOST_TAGS = 128, 16
 """Tags are written down with every entry; what is longer is no tag but something that was said."""
 _log = logging.getLogger(__name__)
@@ -85,9 +83,6 @@ class Held(msgspec.Struct, eq=False):
             _log.error("request %s is not settled: %s", self._hold.request_id, closed)
 
     def _charge(self, attempt: AttemptRecord, usage: Usage) -> Charge:
-        if (usage.input_tokens or 0) > _MOST_TOKENS or (usage.output_tokens or 0) > _MOST_TOKENS:
-            # An answer is there, and nobody can have read or written so much for it.
-            return self._as_held(attempt, Usage(), "counts more tokens than there can be")
         charge = self._books.charge(attempt, usage)
         if charge.price_source == UNPRICED and dict(self._costs).get(charge.target) is not None:
             return self._as_held(attempt, usage, "counts nothing that its price is for")
@@ -139,7 +134,7 @@ class Books:
         self._tight = any(budget.hard for budget in budgets)
         self._costed: tuple[AttemptRecord, Usage] | None = None
         self._found: Cost | None = None
-        self._gate = asyncio.Lock()
+        self._opening: asyncio.Task[Ledger] | None = None
         self._closed = False
         self._lent = False
         """Whether other books have the ledger, and close it."""
@@ -157,12 +152,20 @@ class Books:
                     "this engine keeps no ledger: write [storage] into penstock.toml, such as "
                     'url = "sqlite:///penstock.db"'
                 )
-            async with self._gate:
-                if self._closed:
-                    raise PenstockError("this engine is closed, and its ledger with it: open anew")
-                if self._ledger is None:
-                    self._ledger = await self._opened(await self._open_ledger())
+            if self._closed:
+                raise PenstockError("this engine is closed, and its ledger with it: open anew")
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._open(self._open_ledger))
+            # One attempt for all that wait: a locked file may take half a minute.
+            return await asyncio.shield(self._opening)
         return self._ledger
+
+    async def _open(self, open_ledger: Callable[[], Awaitable[Ledger]]) -> Ledger:
+        try:
+            ledger = self._ledger = await self._opened(await open_ledger())
+        finally:
+            self._opening = None
+        return ledger
 
     async def take_over(self, before: Books) -> None:
         """Go on with the ledger of other books if it is the same file, else open our own now.
@@ -254,18 +257,28 @@ class Books:
         return total
 
     async def tend(self) -> None:
-        """Renew the leases of what is held and sweep what was left behind, for ever."""
+        """Renew the leases of what is held and sweep what was left behind, for ever.
+
+        Settlements that could not be written are tried again each second.
+        """
+        ticks = 0
         while True:
-            await asyncio.sleep(_TEND_S)
-            if self._ledger is not None:
+            await asyncio.sleep(_RETRY_S)
+            ticks += 1
+            if self._ledger is None:
+                continue
+            if ticks % _TEND_EVERY == 0:
                 await self._ledger.tend()
+            else:
+                await self._ledger.write_again()
 
     async def aclose(self) -> None:
         """Write what is to be written, and close the ledger."""
         self._closed = True
-        # Behind whoever is opening it just now.
-        async with self._gate:
-            ledger, self._ledger = self._ledger, None
+        if (opening := self._opening) is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        ledger, self._ledger = self._ledger, None
         if ledger is not None and not self._lent:
             await ledger.aclose()
 

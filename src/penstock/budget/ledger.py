@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.budget.accounts import Accounts
 from penstock.budget.amounts import dollars
@@ -35,6 +35,9 @@ from penstock.budget.ports import LedgerStore, Reservation
 from penstock.budget.reports import BudgetWarning, Settlement, Swept
 from penstock.contract.errors import BudgetExceeded, PenstockError
 from penstock.contract.ports import Target
+
+if TYPE_CHECKING:
+    from penstock.budget.stores.sqlite.guard import StoreGuard
 
 _log = logging.getLogger(__name__)
 _NAMED = 5
@@ -64,6 +67,7 @@ class Ledger(Accounts):
         self._sleep = sleep
         self._held: dict[int, weakref.ref[Hold]] = {}
         self._unwritten: dict[int, tuple[Hold, Sequence[Charge], float, int]] = {}
+        self._retrying = False
         self._keeper: asyncio.Task[None] | None = None
 
     @classmethod
@@ -75,11 +79,15 @@ class Ledger(Accounts):
         clock: Callable[[], float] = time.time,
         lease_s: float = 120.0,
         on_warning: Callable[[BudgetWarning], object] | None = None,
+        guard: StoreGuard | None = None,
     ) -> Ledger:
-        """A ledger in this SQLite file; `SqliteStore` says what `synchronous` promises."""
+        """A ledger in this SQLite file; `SqliteStore` says what `synchronous` promises.
+
+        `guard` refuses a file that is not the expected one.
+        """
         from penstock.budget.stores.sqlite import SqliteStore
 
-        store = await SqliteStore.open(path, synchronous=synchronous)
+        store = await SqliteStore.open(path, synchronous=synchronous, guard=guard)
         return cls(store, clock=clock, lease_s=lease_s, on_warning=on_warning)
 
     async def __aenter__(self) -> Ledger:
@@ -95,7 +103,7 @@ class Ledger(Accounts):
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        await self._write_again()
+        await self.write_again()
         # Behind everything that was begun: a hold that nobody claims any more is released by then.
         with contextlib.suppress(PenstockError):
             await self._store.renew((), self._clock())
@@ -196,7 +204,9 @@ class Ledger(Accounts):
         _unclaimed: bool,
     ) -> None:
         if isinstance(settlement, Exception):
-            _log.error(
+            # Once: it is tried again each second.
+            _log.log(
+                logging.DEBUG if hold.id in self._unwritten else logging.ERROR,
                 "request %s: its settlement is not written yet and will be tried again: %s",
                 hold.request_id,
                 settlement,
@@ -244,10 +254,21 @@ class Ledger(Accounts):
     async def tend(self) -> None:
         """Renew, sweep, and write what could not be written; the keeper does it by itself."""
         await self.renew()
-        await self._write_again()
+        await self.write_again()
         await self.sweep()
 
-    async def _write_again(self) -> None:
+    async def write_again(self) -> None:
+        """Try once more to write the settlements that could not be written."""
+        if self._retrying:
+            # A locked file may take half a minute, and each attempt waits for it.
+            return
+        self._retrying = True
+        try:
+            await self._settle_again()
+        finally:
+            self._retrying = False
+
+    async def _settle_again(self) -> None:
         again = [self._settle(*one) for one in self._unwritten.values()]
         await asyncio.gather(*again, return_exceptions=True)
 

@@ -103,6 +103,10 @@ class LedgerStore(Protocol):
         """Turn the holds whose leases are over into estimates, and note when that was."""
         ...
 
+    def probe(self, at: float) -> asyncio.Future[None]:
+        """Write something that changes nothing; raises StorageUnavailable when that fails."""
+        ...
+
     async def swept_at(self) -> float | None:
         """When holds were last swept, by whomever, in Unix seconds; None: never."""
         ...

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from penstock.cli.app import run
+from penstock.search_paths import leave_working_folder
 
 
 def main() -> None:
     """The `penstock` command."""
+    leave_working_folder()
+    # Now, because it imports most of what there is.
+    from penstock.cli.app import run
+
     sys.exit(run(sys.argv[1:]))

@@ -26,6 +26,8 @@ from penstock.cli import (
     providers,
     route,
     serve,
+    storage,
+    trust,
     usage,
 )
 from penstock.cli.errors import FAILED, INTERRUPTED, report
@@ -83,12 +85,14 @@ def build(*, rich: bool) -> typer.Typer:
         (_LOOK, "usage", usage.usage, usage.EXAMPLES),
         (_LOOK, "doctor", doctor.doctor, doctor.EXAMPLES),
         (_SET_UP, "init", init.init, init.EXAMPLES),
+        (_SET_UP, "trust", trust.trust, trust.EXAMPLES),
         (_SET_UP, "serve", serve.serve, serve.EXAMPLES),
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
     app.add_typer(route.build(), name="route", rich_help_panel=_LOOK)
     app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
     app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
+    app.add_typer(storage.build(), name="storage", rich_help_panel=_SET_UP)
     app.add_typer(mcp.build(), name="mcp", rich_help_panel=_SET_UP)
     app.add_typer(route.build(), name="route", rich_help_panel=_SET_UP)
     app.add_typer(embedded.build(), name="embedded", rich_help_panel=_SET_UP)

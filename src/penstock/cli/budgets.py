@@ -15,11 +15,11 @@ from penstock.budget.periods import Period
 from penstock.budget.reports import Balance, Difference
 from penstock.budget.rules import Budget
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.engines import engine_of, opened_ledger
 from penstock.cli.errors import wrong
 from penstock.cli.money import in_zone
 from penstock.cli.terminal import Cell
-from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
 from penstock.providers.registry import KINDS, unknown_kind

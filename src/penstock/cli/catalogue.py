@@ -12,9 +12,9 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.price_table import configured_targets, show_prices
 from penstock.cli.terminal import Cell
-from penstock.config.load import load
 from penstock.config.settings import Config, ProviderConfig
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import ModelInfo, Target

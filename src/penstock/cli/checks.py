@@ -24,6 +24,7 @@ from penstock.cli.terminal import count
 from penstock.config.load import find, load
 from penstock.config.routing import RoutingConfig
 from penstock.config.settings import Config, ProviderConfig, StorageConfig, home
+from penstock.config.trust import UntrustedFile, command
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import Target
 from penstock.gateway import Engine
@@ -32,7 +33,7 @@ from penstock.providers.embedded import install, weights
 from penstock.providers.registry import KINDS
 from penstock.routing import pgvector_setup
 from penstock.routing.targets import parse_target
-from penstock.wiring import features_of
+from penstock.wiring import features_of, store_guards
 
 VERIFIED_ENTRIES = 100_000
 """A longer ledger takes more than a moment to add up."""
@@ -55,6 +56,9 @@ async def examine(config_file: str | None) -> list[Finding]:
     config: Config | None = None
     try:
         config = load(config_file)
+    except UntrustedFile as error:
+        do = f"read the file, then run: {command(error.path)}"
+        findings.append(_problem("configuration", str(error), do))
     except ConfigurationError as error:
         findings.append(
             _problem("configuration", str(error), "correct the file, and run this again")
@@ -106,6 +110,11 @@ def _home() -> Finding:
 async def _ledger(config: Config) -> Finding:
     file = config.storage.path
     advice = "put it right, or name another file as `url` in [storage]"
+    runbook = "see 'The store is not the same store' in the runbook (docs/operations.md)"
+    try:
+        store_guards().of(file).verify()
+    except PenstockError as error:
+        return _problem("ledger", str(error), runbook)
     if is_absent(file):
         folder = unwritable_folder(file)
         if folder is None:

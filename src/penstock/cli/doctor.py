@@ -33,8 +33,10 @@ def doctor(
 
     from penstock.cli import terminal
     from penstock.cli.checks import examine
+    from penstock.cli.config_file import settle_trust
     from penstock.cli.errors import FAILED
 
+    settle_trust(config)
     with terminal.waiting("checking"):
         findings = asyncio.run(examine(config))
     problems = sum(finding.status == "problem" for finding in findings)

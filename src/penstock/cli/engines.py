@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.budget.ledger import Ledger
 from penstock.cli import terminal
-from penstock.config.load import load
+from penstock.cli.config_file import load
 from penstock.config.settings import Config
 from penstock.gateway import Engine
 

@@ -14,11 +14,11 @@ from penstock.budget.entries import Entry
 from penstock.budget.export import ExportFormat, export
 from penstock.budget.reports import HistoryFilter, Page
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.engines import opened_ledger
 from penstock.cli.errors import wrong
 from penstock.cli.money import local
 from penstock.cli.terminal import Cell
-from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXAMPLES = """\b
 Examples:
@@ -53,5 +56,19 @@ def init(
         raise ConfigurationError(
             f"cannot write {target}: {error.strerror}; give another path"
         ) from error
+    _trust(target)
     print(f"wrote {target}")
     terminal.note("Every setting is explained in it. Check it with: penstock doctor")
+
+
+def _trust(target: Path) -> None:
+    """Trust what this command has written, where that could need it."""
+    from penstock.config import trust
+    from penstock.contract.errors import ConfigurationError
+
+    place = trust.in_folder(target.parent, target.name)
+    try:
+        trust.add(place, trust.read(trust.ConfigFile(place)).digest)
+    except (OSError, ConfigurationError):
+        # The list cannot be written. The file needs no trust until it is edited.
+        return

@@ -18,9 +18,9 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.periods import PERIODS, at_text
 from penstock.budget.rules import Budget
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.errors import wrong
 from penstock.cli.terminal import Cell
-from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.keys.desk import (
     Issued,
@@ -41,7 +41,7 @@ from penstock.keys.records import (
     new_text,
 )
 from penstock.providers.registry import callable_names
-from penstock.wiring import desk_of
+from penstock.wiring import desk_of, store_guards
 
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -178,14 +178,16 @@ def _cells(key: Key, source: KeySource) -> list[Cell]:
 
 
 def _desk(config: Config) -> KeyDesk:
-    storage = config.storage
+    storage, stores = config.storage, store_guards(durable=True)
 
     async def set_budget(budget: Budget) -> None:
         storage.path.parent.mkdir(parents=True, exist_ok=True)
-        async with await Ledger.open(storage.path, synchronous=storage.synchronous) as ledger:
+        async with await Ledger.open(
+            storage.path, synchronous=storage.synchronous, guard=stores.of(storage.path)
+        ) as ledger:
             await ledger.set_budget(budget)
 
-    return desk_of(config, set_budget)
+    return desk_of(config, set_budget, stores)
 
 
 def _models(given: Sequence[str], config: Config) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.engines import engine_of
 from penstock.cli.terminal import Cell
-from penstock.config.load import load
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import RankedTarget, RouteDecision
 from penstock.contract.requests import Caller, CountOptions

@@ -14,11 +14,11 @@ import msgspec
 import typer
 
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.engines import engine_of
 from penstock.cli.errors import FAILED, wrong
 from penstock.cli.key_work import seconds_of
 from penstock.cli.spans import beginning, now
-from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
@@ -47,6 +47,7 @@ def train(
         from penstock.memory import training
 
         store = outcomes_of(config)
+        store.guard.verify()
         trained = training.train(
             store.path,
             _path(file),

@@ -53,18 +53,29 @@ def serve(
         ),
     ] = None,
     config: options.ConfigFile = None,
+    found: Annotated[
+        bool,
+        typer.Option(
+            "--found", hidden=True, help="The file of --config was found, and needs to be trusted."
+        ),
+    ] = False,
 ) -> None:
     """Serve the models over HTTP, to the clients of others."""
-    from penstock.config.load import find, load
+    from penstock.cli.config_file import load
+    from penstock.config.load import load_file, locate
     from penstock.server.serve import serve as serve_forever
 
-    loaded = load(config)
-    found = config or find()
+    file = locate(config)
+    if found and file is not None:
+        file = file._replace(found=True)
+        loaded = load_file(file)
+    else:
+        loaded = load(config)
     serve_forever(
         loaded,
         host=host or loaded.server.host,
         port=loaded.server.port if port is None else port,
-        source=str(found) if found else "no file: the embedded model",
-        file=found,
+        source=str(config or file.path) if file else "no file: the embedded model",
+        file=file,
         workers=workers,
     )

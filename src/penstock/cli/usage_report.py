@@ -14,12 +14,12 @@ from penstock.budget.amounts import NANOS
 from penstock.budget.ledger import Ledger
 from penstock.budget.reports import NOTHING_USED, UsageBy, UsageRow
 from penstock.cli import terminal
+from penstock.cli.config_file import load
 from penstock.cli.engines import opened_ledger
 from penstock.cli.errors import wrong
 from penstock.cli.money import local, money
 from penstock.cli.spans import Slice, slices, unit
 from penstock.cli.terminal import Cell
-from penstock.config.load import load
 from penstock.config.settings import Config
 
 _COLUMNS = ("requests", "tokens in", "cached", "tokens out", "cost", "estimated")

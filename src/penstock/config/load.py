@@ -8,15 +8,17 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from pydantic import ValidationError
 
+from penstock.config import trust, untrusted
 from penstock.config.lines import Lines
 from penstock.config.names import no_such_setting
 from penstock.config.settings import Config, PriceConfig, home
+from penstock.config.trust import ConfigFile, UntrustedFile
 from penstock.contract.errors import ConfigurationError
 from penstock.providers.embedded.embeddings import MODEL
 from penstock.providers.registry import KINDS, callable_names, unknown_kind
@@ -39,52 +41,136 @@ _OF_OPEN_VALUES = {
     "literal_error",
 }
 _MOST_TOLD = 60
+_DEEPEST = 32
+"""Levels of tables and lists; the settings have six."""
+_MOST_NEEDS = 8
+"""Settings that a message about trust names; the others are counted."""
 _MOST_LISTED = 50
 """An error lists at most so many problems."""
 _Found: TypeAlias = tuple[_Place, Callable[[], str]]
-"""Where a problem is, and what to say of it; not yet said, as only the first ones are listed."""
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+"""Where a problem is, and its message, which is made for the listed ones only."""
 
 
 def find() -> Path | None:
     """PENSTOCK_CONFIG, else `penstock.toml` here, else in PENSTOCK_HOME; None without any."""
+    file = locate()
+    return None if file is None else file.path
+
+
+def locate(path: str | Path | None = None) -> ConfigFile | None:
+    """The file of this path, or the one that `find` sees, and whether the user has named it."""
+    if path is not None:
+        return ConfigFile(Path(path).expanduser())
     if named := os.environ.get("PENSTOCK_CONFIG"):
-        return Path(named).expanduser()
-    for folder in (Path.cwd(), home()):
-        if (candidate := folder / FILE_NAME).is_file():
-            return candidate
+        return ConfigFile(Path(named).expanduser())
+    here, own = Path.cwd(), home()
+    # A relative PENSTOCK_HOME is a part of the working folder.
+    own_is_here = own.is_absolute() and own.resolve() == here.resolve()
+    if (here / FILE_NAME).is_file() and not own_is_here:
+        return ConfigFile(trust.in_folder(here, FILE_NAME), found=True)
+    if (own / FILE_NAME).is_file():
+        if own.is_absolute():
+            return ConfigFile(own / FILE_NAME)
+        return ConfigFile(trust.in_folder(own, FILE_NAME), found=True)
     return None
 
 
 def load(path: str | Path | None = None) -> Config:
     """The configuration of this file, of the one that `find` sees, or the embedded default.
 
-    Raises ConfigurationError naming file, line and remedy of every problem.
+    Raises ConfigurationError naming file, line and remedy of every problem, and UntrustedFile when
+    a file of the working folder says what needs trust.
     """
-    found = Path(path).expanduser() if path is not None else find()
-    if found is None:
-        return Config.embedded()
+    file = locate(path)
+    return Config.embedded() if file is None else load_file(file)
+
+
+def load_file(file: ConfigFile) -> Config:
+    """The configuration of this file; raises as `load` does."""
     try:
-        text = found.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(
-            f"cannot read the configuration {found}: {reason}; `penstock init` writes a new one"
-        ) from error
-    return parse(text, str(found)).read_from(found)
+        contents = trust.read(file)
+    except OSError as error:
+        raise _unreadable(file.path, error.strerror) from error
+    except ValueError as error:
+        raise _unreadable(file.path, "its name is not a path") from error
+    text = _text_of(contents, str(file.path))
+    document = _document(text, str(file.path))
+    if file.found:
+        lines = _needs_of(text, document, contents.unsafe)
+        if lines and not trust.is_trusted(file, contents):
+            raise UntrustedFile(file.path, contents.digest, lines)
+    return _config(document, text, str(file.path)).read_from(file.path)
+
+
+def describe_needs(contents: trust.Contents, name: str) -> list[str]:
+    """What of this file needs trust: a line for each setting, of which the first are named."""
+    text = _text_of(contents, name)
+    return _needs_of(text, _document(text, name), contents.unsafe)
+
+
+def _unreadable(name: str | Path, reason: str | None) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot read the configuration {name}: {reason}; `penstock init` writes a new one"
+    )
+
+
+def _text_of(contents: trust.Contents, name: str) -> str:
+    try:
+        text = contents.data.decode("utf-8-sig")
+    except ValueError as error:
+        raise _unreadable(name, "it is not UTF-8 text") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _needs_of(text: str, document: untrusted.Document, unsafe: str) -> list[str]:
+    found = untrusted.needs(document)
+    lines = Lines(text)
+    messages = [unsafe] if unsafe else []
+    messages += [
+        f"{untrusted.shown(_place(lines, need.path))}: {need.reason}"
+        for need in islice(found, _MOST_NEEDS)
+    ]
+    if more := sum(1 for _ in found):
+        messages.append(f"and {more} more")
+    return messages
 
 
 def parse(text: str, name: str = FILE_NAME) -> Config:
     """The configuration that this TOML text describes; `name` is used in messages."""
-    lines = Lines(text)
-    missing: list[_Found] = []
-    written: dict[_Place, str] = {}
+    return _config(_document(text, name), text, name)
+
+
+def _document(text: str, name: str) -> dict[str, Any]:
     try:
-        filled = _fill(tomllib.loads(text), (), missing, written)
+        document = tomllib.loads(text)
     except ValueError as error:
         raise ConfigurationError(f"{name} is not TOML: {error}; correct that line") from error
     except RecursionError:
-        raise ConfigurationError(f"{name}: it is nested too deeply") from None
+        document = None
+    if document is None or _is_deep(document):
+        raise ConfigurationError(f"{name}: it is nested too deeply")
+    return document
+
+
+def _is_deep(document: dict[str, Any]) -> bool:
+    """Whether tables and lists are nested beyond `_DEEPEST`, without recursion."""
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        level = [item for each in level for item in _items(each)]
+    return bool(level)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast(dict[str, Any], value).values()
+    return cast(list[Any], value) if isinstance(value, list) else ()
+
+
+def _config(document: dict[str, Any], text: str, name: str) -> Config:
+    lines = Lines(text)
+    missing: list[_Found] = []
+    written: dict[_Place, str] = {}
+    filled = _fill(document, (), missing, written)
     _refuse(missing, lines, name)
     try:
         config = Config.model_validate(filled)
@@ -221,8 +307,8 @@ def _with_default_model(config: Config) -> Config:
 
 def _fill(value: Any, path: _Place, missing: list[_Found], written: dict[_Place, str]) -> Any:
     if isinstance(value, str):
-        filled = _VARIABLE.sub(lambda match: _variable(match, path, missing), value)
-        if _VARIABLE.search(value):
+        filled = untrusted.VARIABLE.sub(lambda match: _variable(match, path, missing), value)
+        if untrusted.VARIABLE.search(value):
             written[path] = value
         return filled
     if isinstance(value, dict):

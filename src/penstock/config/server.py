@@ -59,6 +59,13 @@ class ServerConfig(Section):
         "`public` where keys are asked for, otherwise `*`.",
         examples=[["public", "http://10.0.0.5:8000/mcp"]],
     )
+    forwarded_fields: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field(
+        default=(),
+        description="Fields of a request's body that any caller may have passed on to a provider: "
+        "also with a key for certain models, and under a hard budget. Without it, such callers may "
+        "send only what is known to change neither the model nor the route nor the price.",
+        examples=[["repetition_context_size"]],
+    )
     admin_key: SecretStr | None = Field(
         default=None,
         description="The key for `/admin`, which opens no other door but `/metrics` and `/ready`. "

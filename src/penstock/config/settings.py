@@ -200,6 +200,17 @@ class PoolConfig(Section):
         gt=0,
         description="A larger answer that is not a stream is refused.",
     )
+    max_stream_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        gt=0,
+        description="A longer stream is cut, and ends in an error.",
+    )
+    response_bytes_per_token: int = Field(
+        default=4096,
+        gt=0,
+        description="Most bytes of an answer, streamed or not, for each token of its limit, beyond "
+        "32 MiB for what tokens do not count. The two limits above hold as well.",
+    )
     ca_file: str | None = Field(
         default=None,
         description="PEM file of certificate authorities to trust instead of the system's.",

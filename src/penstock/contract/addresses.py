@@ -77,6 +77,16 @@ def is_private(url: str) -> bool:
     return bool(host) and _is_ours(host)
 
 
+def is_loopback_host(host: str) -> bool:
+    """Whether this host, a name or an address, is always this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def host_of(url: str) -> str:
     """The host that this address names; empty when it names none."""
     return _parts(url)[1]

@@ -20,6 +20,7 @@ PenstockError
 ├── SamplingRejected           an approver said no
 ├── AllTargetsFailed           every target was tried; `attempts` holds each error in order
 ├── RequestCancelled           the caller cancelled
+├── StorageUnavailable         the ledger or the keys cannot be read or written now
 └── ConfigurationError         the settings are wrong; the message names file, line and remedy
 ```
 
@@ -332,6 +333,12 @@ class AllTargetsFailed(PenstockError):
 
 class RequestCancelled(PenstockError):
     """The caller cancelled the request."""
+
+
+class StorageUnavailable(PenstockError):
+    """The ledger or the keys cannot be read or written now: locked, full, or not the same store."""
+
+    default_retryable = True
 
 
 class ConfigurationError(PenstockError):

@@ -26,6 +26,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     output_image_tokens: int | None = None
     audio_seconds: float | None = None
     """How much sound was heard, where that is what the provider counts."""
+    implausible: bool = False
+    """Whether the provider reported counts that are impossible, which estimates of ours replace."""
 
     @property
     def total_tokens(self) -> int | None:
@@ -44,6 +46,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             _sum(self.input_audio_tokens, other.input_audio_tokens),
             _sum(self.output_image_tokens, other.output_image_tokens),
             _sum(self.audio_seconds, other.audio_seconds),
+            self.implausible or other.implausible,
         )
 
 
@@ -102,6 +105,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "embedding_dims": self.embedding_dims,
             "cost_usd": None if self.cost_nanos is None else nanos_to_text(self.cost_nanos),
             "dropped_options": ",".join(self.dropped_options) or None,
+            "implausible_usage": "true" if self.usage.implausible else None,
         }
         return {key: str(value) for key, value in facts.items() if value is not None}
 

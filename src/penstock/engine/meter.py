@@ -207,9 +207,14 @@ class Meter:
         )
 
     def _used(self, told: Usage) -> Usage:
-        """What the provider told of the answer, and what earlier attempts took beside it."""
+        """What the provider told of the answer, and what earlier attempts took beside it.
+
+        Counts that are impossible are replaced by what is billed for them.
+        """
         billed = [each.usage for each in self.trail.attempts if each.usage is not None]
-        return told if len(billed) <= 1 else sum(billed[1:], billed[0])
+        if len(billed) <= 1 and not any(each.implausible for each in billed):
+            return told
+        return sum(billed[1:], billed[0])
 
     def _end(
         self,

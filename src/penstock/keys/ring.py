@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import PenstockError, StorageUnavailable
 from penstock.keys.records import LONGEST, Key, digest_of
 from penstock.keys.store import KeyStore
 from penstock.keys.terms import KeyTerms
@@ -21,6 +21,8 @@ from penstock.keys.windows import WindowOf, window_of
 
 CHECK_S = 1.0
 """How soon a change that another process has made is noticed."""
+REMEMBER_EVERY = 10
+"""After so many looks the record of the store is brought up to date."""
 _log = logging.getLogger("penstock.server")
 
 Verdict: TypeAlias = Literal["good", "unknown", "expired", "revoked", "rotated"]
@@ -71,12 +73,15 @@ class Keyring:
         self._terms: dict[str, KeyTerms] = {}
         self._slots: dict[bytes, _Slot] = {}
         self._failing = False
+        self._read = store is None
+        self.problem: StorageUnavailable | None = None
+        """Why the keys of the store are not known; nobody is let in while there is a reason."""
         self._sort()
 
     @property
     def asks(self) -> bool:
         """Whether callers need a key: as soon as there ever was one, also if it was revoked."""
-        return self._required or bool(self._terms)
+        return self._required
 
     def __len__(self) -> int:
         """How many keys are known, those included that open nothing any more."""
@@ -107,24 +112,57 @@ class Keyring:
         self._models = models
         if store is not None and (self._store is None or store.path != self._store.path):
             # Those of the old file hold until the new one is read, which is soon.
-            self._store, self._generation = store, -1
+            self._store, self._generation, self._read = store, -1, False
         self._sort()
 
     async def refresh(self) -> bool:
-        """Look whether the store has changed, and if so, read it; whether it had."""
+        """Look whether the store has changed, and if so, read it; whether it had.
+
+        Raises StorageUnavailable for a store that is not the expected one.
+        """
         store = self._store
-        if store is None or await asyncio.to_thread(store.generation) == self._generation:
+        if store is None:
             return False
-        self._generation, self._stored = await asyncio.to_thread(store.keys)
+        try:
+            changed = await self._refresh(store)
+        except StorageUnavailable as error:
+            # Keys that are known hold while the file is locked, but not while it is another one.
+            if not self._read or store.guard.refused:
+                self.problem = error
+            raise
+        self._read, self.problem = True, None
+        return changed
+
+    async def _refresh(self, store: KeyStore) -> bool:
+        generation = await asyncio.to_thread(store.generation)
+        if generation == self._generation:
+            return False
+        if generation < self._generation:
+            store.guard.fell(f"keys: {generation}, known: {self._generation}")
+        generation, stored = await asyncio.to_thread(store.keys)
+        names = {key.name for key in self._stored}
+        # Below 0, those that are known are of another store.
+        if self._generation >= 0 and not names <= {key.name for key in stored}:
+            store.guard.fell("keys are gone, and none is ever deleted")
+        self._generation, self._stored = generation, stored
         self._sort()
         return True
 
     async def watch(self) -> None:
         """Refresh again and again; while the file cannot be read, the keys stay as they are."""
+        ticks = 0
         while True:
             await asyncio.sleep(CHECK_S)
+            ticks += 1
             try:
-                await self.refresh()
+                changed = await self.refresh()
+                if self._store is not None and (changed or ticks % REMEMBER_EVERY == 0):
+                    await asyncio.to_thread(self._store.guard.remember)
+            except StorageUnavailable as error:
+                # The guard logs what it refuses.
+                if self.problem is None and not self._failing:
+                    _log.error("the keys cannot be read, those known still hold: %s", error)
+                self._failing = True
             except PenstockError as error:
                 if not self._failing:
                     _log.error("the keys cannot be read, those known still hold: %s", error)
@@ -137,6 +175,13 @@ class Keyring:
         for name in keys.keys() & self._configured.keys():
             _log.warning("the key %r of penstock.toml hides the one that was created", name)
         keys |= self._configured
+        if keys:
+            # What asks for keys once goes on to do so: keys that disappear open nothing.
+            self._required = True
+            if self._store is not None:
+                self._store.guard.protect()
+        elif self._terms:
+            _log.warning("no key is left, and one is still asked for: restart to serve without")
         before = self._terms
         self._terms = {
             name: KeyTerms(key, self._models, before.get(name), self._windows)

@@ -2,7 +2,8 @@
 
 Each window has its place in one file that all of them map into their memory: what was taken in each
 second of the last minute. To take is a lock on that place, a few numbers, and its release; a
-process that dies with the lock in its hands loses it. The file lives as long as the processes do.
+process that dies with the lock in its hands loses it. The file has no name in a gateway:
+no one can remove it, and it lives as long as the processes do.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ class SharedWindows:
     """The windows of one file, by their names."""
 
     def __init__(
-        self, file: Path, places: int = PLACES, clock: Callable[[], float] = time.monotonic
+        self, file: Path | int, places: int = PLACES, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """The file is made where it is missing; the clock must be the same for all processes."""
+        """A file by its path, which is made where it is missing, or by an open descriptor.
+
+        The descriptor is closed with this. The clock must be the same for all processes.
+        """
         self._clock = clock
         self._places = places
-        self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        self._descriptor = (
+            file if isinstance(file, int) else os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        )
         # It is sparse: only places in use take memory.
         os.ftruncate(self._descriptor, places * _SIZE)
         self._memory = mmap.mmap(self._descriptor, places * _SIZE)

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.budget.periods import at_text
 from penstock.budget.stores.sqlite.failures import translated
+from penstock.budget.stores.sqlite.guard import StoreGuard
 from penstock.budget.stores.sqlite.schema import (
     check_version,
     connect,
@@ -43,9 +44,18 @@ _T = TypeVar("_T")
 class KeyStore:
     """The keys of one file; its calls block, for as long as the disk takes."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Nothing is opened or made before it is needed."""
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.time,
+        guard: StoreGuard | None = None,
+    ) -> None:
+        """Nothing is opened or made before it is needed.
+
+        `guard` refuses a file that is not the expected one, with StorageUnavailable.
+        """
         self.path = path
+        self.guard = guard or StoreGuard(path)
         self._clock = clock
 
     def generation(self) -> int:
@@ -118,6 +128,7 @@ class KeyStore:
         return int(connection.execute(query).fetchone()[0])
 
     def _read(self, question: Callable[[sqlite3.Connection], _T], nothing: _T) -> _T:
+        self.guard.verify()
         if not self.path.exists():
             return nothing
         try:
@@ -132,10 +143,12 @@ class KeyStore:
     def _change(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.guard.verify()
             # A key that was shown must be there after a power failure, and a revoked one gone.
             connection = connect(self.path, "full")
             try:
                 prepare(connection, self.path, _MIGRATIONS, _META)
+                self.guard.adopt(connection)
                 patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
                 try:
                     changed = change(connection)
@@ -146,6 +159,8 @@ class KeyStore:
                 except BaseException:
                     connection.execute("ROLLBACK")
                     raise
+                self.guard.protect()
+                self.guard.remember()
                 return changed
             finally:
                 connection.close()

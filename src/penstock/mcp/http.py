@@ -42,7 +42,8 @@ async def over_http(server: MCPTool) -> AsyncGenerator[tuple[Any, Any]]:
         transport = _Vetted(transport, public_only=server.public_only)
     async with (
         httpx2.AsyncClient(
-            headers=dict(server.http_headers),
+            # The limits are of what arrives: a compressed answer could be a thousand times as long.
+            headers={"accept-encoding": "identity", **server.http_headers},
             timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S),
             transport=transport,
         ) as client,
@@ -87,6 +88,11 @@ class _Answers(httpx2.AsyncBaseTransport):
             unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             message = str(error) or type(error).__name__
             return _answer(HTTPStatus.BAD_GATEWAY, CONNECTION_CLOSED, message, refused=unsent)
+        coding = response.headers.get("content-encoding", "identity")
+        if coding != "identity":
+            await response.aclose()
+            message = f"its answer is compressed ({coding[:_MOST_SAID]}), which was not asked for"
+            return _answer(HTTPStatus.BAD_GATEWAY, CONNECTION_CLOSED, message, refused=False)
         if "text/event-stream" not in response.headers.get("content-type", ""):
             # Events have a limit each, and their streams none.
             response.stream = _Limited(cast(httpx2.AsyncByteStream, response.stream))

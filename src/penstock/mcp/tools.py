@@ -39,8 +39,10 @@ T = TypeVar("T")
 LIST_TTL_S = 60.0
 """How long a list of tools is good when the server says nothing about it."""
 MOST_PAGES = 100
-MOST_TOOLS = 10_000
-"""So many tools of a server are read, and as many pages."""
+MOST_TOOLS = 4096
+"""Most tools of one server; every one is sent with each request of a tool loop."""
+MOST_LISTED_BYTES = 16 * 2**20
+"""The largest list of one server's tools, as JSON."""
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 """Before a server that no longer tells of changes is asked to do so again."""
 _logger = logging.getLogger(__name__)
@@ -187,12 +189,19 @@ class ToolAdapter:
         """As of which change, until when it is good, and the tools."""
         started, changes = time.monotonic(), self._changes
         found: dict[str, mcp_types.Tool] = {}
+        size = 0
         hints: list[float] = []
         try:
             async with asyncio.timeout(self._timeout):
                 async for page in self._pages(client):
                     for tool in page.tools:
                         found.setdefault(tool.name, tool)
+                        size += len(tool.model_dump_json())
+                    if len(found) > MOST_TOOLS or size > MOST_LISTED_BYTES:
+                        raise ToolFailed(
+                            f"the MCP server {self.name!r} lists more than {MOST_TOOLS} tools, or "
+                            f"more than {MOST_LISTED_BYTES:,} bytes of them"
+                        )
                     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
                         hints.append(page.ttl_ms / 1000)
         except TimeoutError as error:

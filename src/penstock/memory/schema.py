@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.budget.stores.sqlite.failures import translated
+from penstock.budget.stores.sqlite.guard import StoreGuard
 from penstock.budget.stores.sqlite.schema import (
     Synchronous,
     check_version,
@@ -78,8 +79,12 @@ _MIGRATIONS = (
 )
 
 
-def open_to_write(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connection:
+def open_to_write(
+    path: Path, synchronous: Synchronous = "normal", guard: StoreGuard | None = None
+) -> sqlite3.Connection:
     """A connection for one thread, with the tables there; raises PenstockError."""
+    if guard is not None:
+        guard.verify()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from penstock.budget.stores.sqlite.guard import StoreGuard
 from penstock.budget.stores.sqlite.schema import Synchronous
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.memory import forgetting, reading
@@ -47,8 +48,9 @@ class SqliteOutcomes:
         replayed: int = REPLAYED,
         most_waiting: int = MOST_WAITING,
         patience_s: float = PATIENCE_S,
+        guard: StoreGuard | None = None,
     ) -> None:
-        """Nothing is opened or made before it is needed.
+        """Nothing is opened or made before it is needed; `guard` refuses an unexpected file.
 
         Of each model the newest `keep` outcomes are kept, of all together `keep_in_all`; `replayed`
         events of each model are given again after a restart. Up to `most_waiting` rows wait to be
@@ -61,9 +63,11 @@ class SqliteOutcomes:
         self._floors: reading.Floors = {}
         self._keep = (keep, keep_in_all)
         self._synchronous: Synchronous = synchronous
+        self.guard = guard or StoreGuard(path)
         self._writer = Writer(
             path,
             self.worker,
+            self.guard,
             synchronous=synchronous,
             keep=keep,
             keep_in_all=keep_in_all,
@@ -152,11 +156,12 @@ class SqliteOutcomes:
         return self._writer.refused
 
     def _ask(self, question: Callable[[sqlite3.Connection], _T], nothing: _T) -> _T:
+        self.guard.verify()
         return asked(self.path, question, nothing)
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
-        connection = open_to_write(self.path, self._synchronous)
+        connection = open_to_write(self.path, self._synchronous, self.guard)
         try:
             yield connection
         finally:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from penstock.budget.stores.sqlite.failures import concerns_the_file, translated
+from penstock.budget.stores.sqlite.guard import StoreGuard
 from penstock.budget.stores.sqlite.schema import Synchronous, patiently
 from penstock.contract.errors import PenstockError
 from penstock.memory.forgetting import prune
@@ -57,6 +58,7 @@ class Writer:
         self,
         path: Path,
         worker: str,
+        guard: StoreGuard,
         *,
         synchronous: Synchronous = "normal",
         keep: int = KEPT,
@@ -67,6 +69,7 @@ class Writer:
         """No thread and no file before there is something to write."""
         self._path = path
         self._worker = worker
+        self._guard = guard
         self._synchronous: Synchronous = synchronous
         self._keep = (keep, keep_in_all)
         self._patience_s = patience_s
@@ -178,6 +181,7 @@ class Writer:
         self._prune(sum(isinstance(item, Served) for item in batch))
 
     def _write_together(self, batch: Sequence[Served | Given]) -> None:
+        self._guard.verify()
         connection = self._connection = self._connection or self._connect()
         before = len(self._waiting)
         try:
@@ -224,7 +228,7 @@ class Writer:
             _log.warning("old outcomes could not be removed: %s", error)
 
     def _connect(self) -> sqlite3.Connection:
-        return open_to_write(self._path, self._synchronous)
+        return open_to_write(self._path, self._synchronous, self._guard)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

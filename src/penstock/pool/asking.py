@@ -90,9 +90,15 @@ class Asking(Generic[R]):
         self._ticket.state.first_tokens.add(time.perf_counter() - self._began)
 
     def _bills(self, error: BaseException | None) -> list[Usage]:
+        found = self._usages(error)
+        if any(usage.implausible for usage in found):
+            self._ticket.state.miscounted([call.answer for call in self._calls.begun])
+        return found
+
+    def _usages(self, error: BaseException | None) -> list[Usage]:
         ticket, model = self._ticket, self._ticket.attempt.target.model
         if self._calls.begun:
-            return bills(self._calls.begun, ticket.said, model)
+            return bills(self._calls.begun, ticket.delivered, model)
         if self._answer is not None:
             return [counted(self._answer, ticket.request, model)]
-        return untold(ticket.request, ticket.said, model, error)
+        return untold(ticket.request, ticket.delivered, model, error)

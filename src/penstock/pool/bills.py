@@ -3,7 +3,7 @@
 | call | billed |
 |---|---|
 | never sent, or the provider has reported an error | nothing |
-| answered | what the provider counted; what it left out is estimated from what was said |
+| answered | what the provider counted; what it left out or miscounted is estimated |
 | sent, and neither answered nor refused | its prompt, and what was delivered of the answer |
 
 An adapter that does not tell of its calls (`contract.calls`) is taken at how the attempt ended: one
@@ -29,6 +29,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.messages import Reasoning, Text, ToolUse
 from penstock.contract.metadata import Usage
+from penstock.pool.plausible import Checked, are_possible_seconds, check
 from penstock.tokens import (
     estimate_request,
     estimate_sound,
@@ -45,14 +46,18 @@ _LEFT = (asyncio.CancelledError, GeneratorExit, ProviderTimeout)
 def bills(calls: Sequence[Call], delivered: Sequence[str], model: str) -> list[Usage]:
     """What each of these calls took; `delivered` is what the caller has of all their answers."""
     found: list[Usage] = []
-    rest = "".join(delivered)
+    rest: str | None = None
+    """What was delivered of the calls that follow; joined for the first call without an answer."""
+    answered = 0
     for call in calls:
         if call.answer is not None:
             found.append(counted(call.answer, call.request, model))
-            rest = rest[len(_said(call.answer)) :]
-        elif call.has_it and (rest or not call.said_no):
-            found.append(estimated(call.request, rest, model))
-            rest = ""
+            if call is not calls[-1]:
+                answered += len(_said(call.answer))
+        elif call.has_it:
+            rest = "".join(delivered)[answered:] if rest is None else ""
+            if rest or not call.said_no:
+                found.append(estimated(call.request, rest, model))
     return found
 
 
@@ -66,23 +71,38 @@ def untold(
 
 
 def counted(answer: Reply | Transcript | Vectors, request: AnyRequest, model: str) -> Usage:
-    """What the provider counts; what it leaves out is estimated, and marks the whole."""
-    usage = answer.usage
-    if isinstance(answer, Transcript) and usage.audio_seconds is not None:
-        return usage
+    """What the provider counts, as far as it is possible.
+
+    What it leaves out, and what is impossible, is estimated and marks the whole.
+    """
+    checked = check(answer.usage, request, model)
+    usage = checked.usage
     read, written = usage.input_tokens, usage.output_tokens
-    if read is not None and (written is not None or isinstance(answer, Vectors)):
-        return usage
+    if not usage.implausible:
+        if isinstance(answer, Transcript) and usage.audio_seconds is not None:
+            return usage
+        if read is not None and (written is not None or isinstance(answer, Vectors)):
+            return usage
     guess = estimated(request, _said(answer), model)
-    if isinstance(answer, Transcript) and answer.duration_s is not None:
+    if isinstance(answer, Transcript) and are_possible_seconds(answer.duration_s, request):
         guess = msgspec.structs.replace(guess, audio_seconds=answer.duration_s)
     return msgspec.structs.replace(
         usage,
-        input_tokens=guess.input_tokens if read is None else read,
-        output_tokens=guess.output_tokens if written is None else written,
-        audio_seconds=guess.audio_seconds if read is written is None else usage.audio_seconds,
+        input_tokens=max(guess.input_tokens or 0, checked.least_input) if read is None else read,
+        output_tokens=_estimated_output(guess, checked) if written is None else written,
+        audio_seconds=(
+            guess.audio_seconds
+            if read is written is None and usage.audio_seconds is None
+            else usage.audio_seconds
+        ),
         estimated=True,
     )
+
+
+def _estimated_output(guess: Usage, checked: Checked) -> int | None:
+    if guess.output_tokens is None:
+        return checked.least_output or None
+    return max(guess.output_tokens, checked.least_output)
 
 
 def estimated(request: AnyRequest, said: str, model: str) -> Usage:

@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from penstock.contract.errors import InvalidRequest, PenstockError, StreamInterrupted
+from penstock.contract.errors import (
+    InvalidRequest,
+    MalformedResponse,
+    PenstockError,
+    StreamInterrupted,
+)
 from penstock.contract.events import (
     Chunk,
     Finished,
@@ -43,7 +49,11 @@ class Continuation:
         self._run = run
         self._trail = trail
         self._policy: MidStream = policy
+        self._ticket: Ticket[SamplingRequest] | None = None
         self._said: list[str] = []
+        """The text that the caller has from the present target; mostly the list of its ticket."""
+        self._earlier: list[str] = []
+        """The text that the caller has from targets before it."""
         self._torn = False
         """Whether something was delivered that nobody can go on with."""
         self._thought = False
@@ -110,6 +120,7 @@ class Continuation:
             stream = ticket.provider.stream(ticket.attempt.target.model, request)
             async with contextlib.aclosing(stream) as batches:
                 batch = await _first_of(asking, batches)
+                most = ticket.most_characters
                 while batch is not None:
                     if batch and isinstance(final := batch[-1], Finished):
                         asking.counted(final.reply)
@@ -117,13 +128,16 @@ class Continuation:
                         break
                     if batch:
                         yield batch
+                    if ticket.characters > most:
+                        ticket.too_long = True
+                        raise _too_long(ticket, most)
                     batch = await anext(batches, None)
                 else:
                     raise StreamInterrupted("the stream ended without its terminal event")
         yield last
 
     def _follow(self, ticket: Ticket[SamplingRequest], *, anew: bool) -> _Follow:
-        said = "".join(self._said)
+        said = self._text()
         if not said:
             return _Follow(ticket.request, thinks_silently=self._thought)
         if not ticket.able.prefill or anew:
@@ -145,10 +159,14 @@ class Continuation:
         follow: _Follow,
         ticket: Ticket[SamplingRequest],
     ) -> Sequence[ProviderEvent]:
+        if ticket is not self._ticket:
+            self._attend(ticket, follow)
         if follow.plain and (texts := _only_texts(batch)):
             # Most batches of most streams.
-            ticket.said += texts
-            self._said += texts
+            ticket.characters += sum(map(len, texts))
+            ticket.text += texts
+            if self._said is not ticket.text:
+                self._said += texts
             last = batch[-1]
             if isinstance(last, Finished) and follow.is_second:
                 return [*batch[:-1], Finished(self._whole(last.reply, follow))]
@@ -158,12 +176,15 @@ class Continuation:
             if isinstance(event, Finished):
                 told.append(Finished(self._whole(event.reply, follow)))
             elif isinstance(event, Chunk):
-                ticket.said.append(event.text)
+                ticket.characters += len(event.text)
+                ticket.text.append(event.text)
                 if text := follow.rest_of(event.text):
-                    self._said.append(text)
+                    if self._said is not ticket.text:
+                        self._said.append(text)
                     told.append(Chunk(text) if text != event.text else event)
             elif isinstance(event, ReasoningDelta):
-                ticket.said.append(event.text)
+                ticket.characters += len(event.text)
+                ticket.hidden.append(event.text)
                 # What was thought before is not thought again aloud.
                 if not follow.thinks_silently:
                     self._thought = True
@@ -174,8 +195,20 @@ class Continuation:
                 self._torn = True
                 told.append(event)
                 if isinstance(event, ToolUseDelta):
-                    ticket.said.append(event.arguments)
+                    ticket.characters += len(event.arguments)
+                    ticket.hidden.append(event.arguments)
         return told
+
+    def _attend(self, ticket: Ticket[SamplingRequest], follow: _Follow) -> None:
+        """Record what this ticket delivers from now on."""
+        self._earlier += self._said
+        self._ticket = ticket
+        # Its own list where all of its text reaches the caller, so that the text is kept once.
+        self._said = ticket.text if follow.plain else []
+
+    def _text(self) -> str:
+        """All text that the caller has."""
+        return "".join(chain(self._earlier, self._said))
 
     def _whole(self, reply: Reply, follow: _Follow) -> Reply:
         if follow.skip:
@@ -187,7 +220,7 @@ class Continuation:
             raise follow.differs()
         if not follow.begun:
             return reply
-        content = _with_text("".join(self._said), reply.content)
+        content = _with_text(self._text(), reply.content)
         return msgspec.structs.replace(reply, content=content)
 
     def _fits_its_schema(self, reply: Reply, request: SamplingRequest) -> bool:
@@ -195,7 +228,7 @@ class Continuation:
         if request.output_schema is None or request.tools or reply.stop_reason == "maxTokens":
             return True
         try:
-            msgspec.json.decode("".join(self._said))
+            msgspec.json.decode(self._text())
         except (msgspec.DecodeError, RecursionError):
             return False
         return True
@@ -204,7 +237,7 @@ class Continuation:
         self, ticket: Ticket[SamplingRequest], error: PenstockError, follow: _Follow
     ) -> None:
         """Take note, and raise the error unless somebody else may go on."""
-        said = "".join(self._said)
+        said = self._text()
         if not (said or self._torn):
             self._run.failed(ticket, error)
             return
@@ -212,12 +245,12 @@ class Continuation:
             error.partial = said
         # One that answers well, only not as the first one did, would do so again.
         self._run.failed(ticket, error, in_mid_answer=True, retry=not follow.differed)
-        if self._policy == "error" or self._torn or not may_continue(error):
+        if self._policy == "error" or self._torn or ticket.too_long or not may_continue(error):
             raise error
 
     def _end(self) -> PenstockError:
         """The caller has read a part: the error that broke it off says so, with the part."""
-        said = "".join(self._said)
+        said = self._text()
         last = self._run.exhausted()
         if not said or last is self._run.failures[-1][1]:
             return last
@@ -291,6 +324,14 @@ class _Follow:
         """The error for another answer, which is no failure of its target."""
         self.differed = True
         return StreamInterrupted("the stream broke off, and the next answer is another one")
+
+
+def _too_long(ticket: Ticket[SamplingRequest], most: int) -> MalformedResponse:
+    return MalformedResponse(
+        f"the answer has more than {most} characters, and its limit is "
+        f"{ticket.request.max_tokens} tokens: the stream was cut",
+        retryable=False,
+    )
 
 
 def _only_texts(batch: Sequence[ProviderEvent]) -> list[str]:

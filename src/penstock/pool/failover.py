@@ -24,6 +24,7 @@ from penstock.pool.asking import Asking
 from penstock.pool.backoff import RetryBudget
 from penstock.pool.continuation import Continuation, MidStream
 from penstock.pool.hedging import race
+from penstock.pool.plausible import is_possible_count
 from penstock.pool.run import Fit, RetrySettings, Run, Ticket
 from penstock.pool.states import TargetStates
 from penstock.telemetry.trail import unheard
@@ -57,14 +58,18 @@ class FailoverPool:
         return await self._first(ranked, request, admit, _whole, trail)
 
     async def count_tokens(self, target: Target, request: SamplingRequest) -> int | None:
-        """The provider's own count for the one target; models count differently, so no other's."""
+        """The provider's own count for the one target; models count differently, so no other's.
+
+        None as well for a count that is impossible.
+        """
         provider = self._provider(target.provider)
         able = provider.capabilities(target.model)
         if able.max_output is not None and request.max_tokens > able.max_output:
             # Nothing is answered, so nobody is told that the answer could not be so long.
             request = msgspec.structs.replace(request, max_tokens=able.max_output)
         admitted, _ = admit(request, able, target)
-        return await provider.count_tokens(target.model, admitted)
+        count = await provider.count_tokens(target.model, admitted)
+        return count if is_possible_count(count, admitted, target.model) else None
 
     async def embed(
         self, target: Target, request: EmbeddingRequest, trail: Trail | None = None

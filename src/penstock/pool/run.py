@@ -20,9 +20,16 @@ from penstock.pool.breaker import Permit
 from penstock.pool.history import Waits
 from penstock.pool.judge import may_fail_over
 from penstock.pool.states import TargetState, TargetStates
+from penstock.tokens import thinking_apart
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 Fit = Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]]
+
+
+UNLIMITED_CHARACTERS = 1024 * 1024
+"""Of a streamed answer, in any case: some models think, and some servers answer, beyond limits."""
+CHARACTERS_PER_TOKEN = 128
+"""No tokenizer in use has a token of more characters."""
 
 
 class RetrySettings(msgspec.Struct, frozen=True):
@@ -45,8 +52,26 @@ class Ticket(msgspec.Struct, Generic[R]):
     """As this target can take it."""
     state: TargetState
     permit: Permit
-    said: list[str] = msgspec.field(default_factory=list[str])
-    """What the caller was told of its answer, for the bill of one that is not finished."""
+    text: list[str] = msgspec.field(default_factory=list[str])
+    """The pieces of text that it has delivered: for bills of unfinished answers, and to go on."""
+    hidden: list[str] = msgspec.field(default_factory=list[str])
+    """The same for thinking and the arguments of tool calls, which are only billed."""
+    characters: int = 0
+    """The length of both together."""
+    too_long: bool = False
+    """Whether it was cut because its answer was longer than the token limit can explain."""
+
+    @property
+    def delivered(self) -> Sequence[str]:
+        """All pieces that it has delivered."""
+        return [*self.text, *self.hidden] if self.hidden else self.text
+
+    @property
+    def most_characters(self) -> int:
+        """The length beyond which its answer is cut."""
+        model = self.attempt.target.model
+        limit = self.request.max_tokens if isinstance(self.request, SamplingRequest) else 0
+        return UNLIMITED_CHARACTERS + CHARACTERS_PER_TOKEN * (limit + thinking_apart(model))
 
 
 class Run(Generic[R]):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from penstock.contract.errors import PenstockError, ProviderUnavailable
+from penstock.contract.errors import PenstockError, ProviderUnavailable, shown
+from penstock.contract.exchange import Reply, Transcript, Vectors
 from penstock.contract.ports import Target
 from penstock.pool.breaker import LAST_RESORT_S, Breaker, BreakerSettings, Permit
 from penstock.pool.history import Waits
@@ -16,6 +18,7 @@ from penstock.pool.judge import blame_of
 from penstock.pool.slots import Slots
 from penstock.telemetry.records import TargetChanged, TargetCondition
 
+_log = logging.getLogger(__name__)
 _MOST_STATES = 1024
 """Callers make the names of models up, so the memory of them has a limit."""
 
@@ -53,6 +56,7 @@ class TargetState:
         self.first_tokens = Waits()
         self.answers = Waits()
         self._check = ""
+        self._miscounted = False
 
     def configure(self, settings: BreakerSettings, limit: int | None) -> None:
         """Go by these settings from now on."""
@@ -73,6 +77,19 @@ class TargetState:
         if blame == "shun":
             self._shunned_until = time.monotonic() + self._settings.cooldown_s
             self._shunned_for = _reason(error)
+
+    def miscounted(self, answers: Sequence[Reply | Transcript | Vectors | None]) -> None:
+        """Log, once, that this target reports impossible token counts."""
+        if not self._miscounted:
+            self._miscounted = True
+            counts = ", ".join(shown(answer.usage) for answer in answers if answer is not None)
+            _log.warning(
+                "%s reports token counts that are impossible (%s); they are billed by estimates. "
+                "This is logged once for each target; each request that it affects is marked "
+                "implausible_usage",
+                self.target,
+                counts or "unknown",
+            )
 
     def succeeded(self, permit: Permit) -> None:
         """Whatever was held against it is forgotten."""

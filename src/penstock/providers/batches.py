@@ -40,6 +40,9 @@ async def embed_in_batches(
         made.answered(part)
         if len(part.vectors) != len(texts):
             raise MalformedResponse(f"{len(part.vectors)} vectors came back for {len(texts)} texts")
+        sizes = {len(vector) for vector in part.vectors}
+        if len(sizes) > 1 or 0 in sizes:
+            raise MalformedResponse(f"the vectors have {sorted(sizes)[:10]} numbers")
         return part
 
     async def every(dialect: EmbeddingDialect) -> list[Vectors]:

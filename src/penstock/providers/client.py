@@ -75,7 +75,7 @@ class HttpClient:
             if isinstance(error, Exception):
                 raise _failed(route.shown, limit, error) from error
             raise
-        return StreamingResponse(connection, self._give_back, route, self._settings)
+        return StreamingResponse(connection, self._give_back, route)
 
     def _waiting(self, route: Route) -> Connection | None:
         """A connection that stands; some servers close theirs without saying so."""

@@ -45,7 +45,7 @@ def read_object(data: bytes) -> object:
     """The JSON value, or None if it is none."""
     try:
         return _decode(data)
-    except (msgspec.MsgspecError, RecursionError):
+    except (ValueError, RecursionError):
         return None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from penstock.providers.allowance import REPEATED, UNCOUNTED_BYTES, ByteAllowance
 from penstock.providers.dialect import WireCall
 from penstock.telemetry.hooks import trace_headers
 
@@ -40,12 +41,29 @@ class TransportSettings:
     first_token_timeout_s: float = 30.0
     idle_timeout_s: float = 30.0
     max_response_bytes: int = 64 * 1024 * 1024
+    max_stream_bytes: int = 256 * 1024 * 1024
+    response_bytes_per_token: int = 4096
     ca_file: str | None = None
 
     def whole_answer_s(self, max_tokens: int) -> float:
         """How long an answer of so many tokens may take when it is not a stream."""
         made = self.response_timeout_s + max_tokens / self.slowest_tokens_per_s
         return max(self.response_timeout_s, min(made, LONGEST_ANSWER_S))
+
+    def allowance(self, most: int | None = None) -> ByteAllowance:
+        """The limit of an answer that is not a stream: `max_response_bytes`, or `most` if less."""
+        if most is None or most >= self.max_response_bytes:
+            return ByteAllowance(self.max_response_bytes, "max_response_bytes")
+        return ByteAllowance(most)
+
+    def answer_allowance(self, tokens: int, asked: int, *, stream: bool) -> ByteAllowance:
+        """The limit of an answer of so many tokens to a request of `asked` bytes."""
+        most = UNCOUNTED_BYTES + REPEATED * asked + tokens * self.response_bytes_per_token
+        absolute = self.max_stream_bytes if stream else self.max_response_bytes
+        if most >= absolute:
+            setting = "max_stream_bytes" if stream else "max_response_bytes"
+            return ByteAllowance(absolute, setting)
+        return ByteAllowance(most, "max_tokens or response_bytes_per_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +91,21 @@ class HttpTransport:
         headers: Mapping[str, str],
         patience_s: float = 0.0,
         sent: Callable[[], object] | None = None,
+        *,
+        allowance: ByteAllowance | None = None,
     ) -> WireResponse:
         """The whole answer, whatever its status; its headers may take `patience_s` if longer.
 
-        `sent` is called when all of the request is on its way.
+        `sent` is called when all of the request is on its way. `allowance` limits the bytes of the
+        answer; by default they are limited by `max_response_bytes`.
         """
         response = await self._send(url, call, headers, sent, patience_s)
         settings = self.settings
         try:
             body = await response.body(
-                settings.idle_timeout_s, max(settings.body_timeout_s, call.patience_s)
+                settings.idle_timeout_s,
+                max(settings.body_timeout_s, call.patience_s),
+                allowance or settings.allowance(),
             )
         finally:
             response.close()

@@ -1,38 +1,45 @@
 """Keeps a provider's own secrets out of its errors, wherever a server repeats them.
 
 A server may echo a header, and a proxy a whole request. What the secrets look like does not matter
-here, because they are known: the provider itself sends them. Answers of the model are not touched.
+here, because they are known: the provider itself sends them. They are found in any case, in the
+encodings of JSON, HTML and URLs, repeated encodings included, in base64 at any offset and in
+hexadecimal digits: `encodings` reduces text and secret to letters and digits, and compares those.
+Answers of the model are not touched.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Iterator
-from urllib.parse import quote
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.contract.errors import InvalidRequest, PenstockError, Problem
+from penstock.providers.encodings import Form, Letters, forms_of, spellings_of
 
 _STARS = "***"
 _LEAST = 8
 """Anything shorter is no key, and would be found in the midst of ordinary words."""
-_CUT = "…"
-"""What errors end a text with that they shorten."""
+_LEAST_UNCUT = 12
+"""So much of a secret's beginning or end is masked even where nothing shows that it was cut."""
+_MIDDLE = 6
+"""Characters that each one between the found beginning and end of a secret may take."""
 
 
 def mask_bytes(body: bytes, secrets: Iterable[str]) -> bytes:
     """The body without the secrets; before anything is shortened, so that no half is left."""
-    for form in _forms(secrets):
-        body = body.replace(form.encode(), _STARS.encode())
-    return body
+    text = body.decode("utf-8", "surrogateescape")
+    masked = mask_text(text, secrets)
+    return body if masked is text else masked.encode("utf-8", "surrogateescape")
 
 
 def mask_text(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets, and without the beginning of one where it was cut off."""
-    forms = _forms(secrets)
-    for form in forms:
-        text = text.replace(form, _STARS)
-    return _CUT.join(_without_beginning(piece, forms) for piece in text.split(_CUT))
+    """The text without the secrets, and without the beginning or end of one that was cut off."""
+    words = _words(secrets)
+    for spelling in spellings_of(words):
+        text = text.replace(spelling, _STARS)
+    forms = forms_of(words)
+    letters = Letters(text)
+    found = sorted(place for form in forms for place in _places(letters, form))
+    return _without(text, found) if found else text
 
 
 def mask_error(error: PenstockError, secrets: Iterable[str]) -> None:
@@ -78,26 +85,42 @@ def _tells(error: BaseException | None, secrets: list[str]) -> bool:
     return mask_text(said, secrets) != said
 
 
-def _forms(secrets: Iterable[str]) -> list[str]:
-    """Each secret as it may be written, and each of its words: `Bearer key` holds two."""
-    found: set[str] = set()
-    for secret in secrets:
-        for value in (secret, *secret.split()):
-            if len(value) >= _LEAST:
-                found |= {
-                    value,
-                    quote(value, safe=""),
-                    json.dumps(value)[1:-1],
-                    json.dumps(value, ensure_ascii=False)[1:-1],
-                    base64.b64encode(value.encode()).decode().rstrip("="),
-                }
-    # The longest first, for one may be a part of another.
-    return sorted(found, key=len, reverse=True)
+def _words(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Each secret and each of its words, the longest first: `Bearer key` holds two."""
+    words = {word for secret in secrets for word in (secret, *secret.split())}
+    return tuple(sorted((word for word in words if len(word) >= _LEAST), key=len, reverse=True))
 
 
-def _without_beginning(piece: str, forms: list[str]) -> str:
-    for form in forms:
-        for length in range(min(len(form), len(piece)), _LEAST - 1, -1):
-            if piece.endswith(form[:length]):
-                return piece[:-length] + _STARS
-    return piece
+def _places(letters: Letters, form: Form) -> Iterator[tuple[int, int]]:
+    """Where the form stands in the text: all of it, or a beginning or end that gives it away."""
+    ends = sorted(_ends(letters, form))
+    for at in letters.find_all(form.head):
+        count = letters.common_after(at, form)
+        whole = count == len(form.text)
+        if whole or count >= _LEAST_UNCUT or letters.is_cut_after(at + count):
+            start, end = letters.span(at, count, form.tail if whole else "")
+            # What stands between a beginning and an end is the rest in an encoding of its own.
+            near = bisect_left(ends, (end, 0))
+            if not whole and near < len(ends) and ends[near][0] - end <= _MIDDLE * len(form.text):
+                end = ends[near][1]
+            yield start, end
+    yield from ends
+
+
+def _ends(letters: Letters, form: Form) -> Iterator[tuple[int, int]]:
+    for at in letters.find_all(form.end):
+        end = at + len(form.end)
+        count = letters.common_before(end, form)
+        start = end - count
+        if count >= min(_LEAST_UNCUT, len(form.text)) or letters.is_cut_before(start):
+            yield letters.span(start, count, form.tail)
+
+
+def _without(text: str, found: Sequence[tuple[int, int]]) -> str:
+    pieces: list[str] = []
+    copied = 0
+    for start, end in found:
+        if start >= copied:
+            pieces += [text[copied:start], _STARS]
+        copied = max(copied, end)
+    return "".join([*pieces, text[copied:]])

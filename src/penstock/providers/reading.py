@@ -16,6 +16,7 @@ from penstock.contract.errors import (
     StreamInterrupted,
 )
 from penstock.contract.events import Finished, ProviderEvent
+from penstock.providers.allowance import ByteAllowance
 from penstock.providers.dialect import StreamDecoder
 from penstock.streaming.eventstream import AWSEventStreamDecoder
 from penstock.streaming.ndjson import NDJSONDecoder
@@ -63,8 +64,13 @@ async def read_events(
     decoder: StreamDecoder,
     settings: TransportSettings,
     refuse: Callable[[bytes, Mapping[str, str], str], NoReturn],
+    *,
+    allowance: ByteAllowance,
 ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
-    """A batch of events a network read; `refuse` raises what a body without frames stands for."""
+    """A batch of events a network read; `refuse` raises what a body without frames stands for.
+
+    Raises MalformedResponse when the body is larger than `allowance`.
+    """
     frames = framing.decoder()
     clock = asyncio.get_running_loop().time
     # The body as long as it holds no frame: some servers answer a stream with a bare error.
@@ -85,6 +91,7 @@ async def read_events(
             break
         if not data:
             break
+        allowance.take(len(data), response.address)
         cut = frames.feed(data)
         if head is not None:
             head = None if cut else head + data[: _HEAD_LIMIT - len(head)]

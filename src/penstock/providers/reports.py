@@ -17,6 +17,7 @@ is the same on every wire:
 from __future__ import annotations
 
 import re
+import string
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
@@ -34,12 +35,14 @@ from penstock.contract.errors import (
     RateLimited,
 )
 from penstock.contract.messages import JSONObject
+from penstock.providers.redacted_body import without_named_keys
 from penstock.providers.redaction import without_keys
 from penstock.providers.retry_after import retry_after
 
 _MESSAGE_LIMIT = 500
 _NAME_LIMIT = 100
 _READ_LIMIT = 4 * _MESSAGE_LIMIT
+_IN_WORDS = string.ascii_letters + string.digits + "+/=.~%*_-"
 _SPACE = re.compile(r"\s+")
 
 
@@ -51,9 +54,9 @@ _decode_list = msgspec.json.Decoder(list[_Listed]).decode
 
 
 def read_body(body: bytes) -> Any:
-    """The JSON of a body, or the words that stand for a body that is none."""
+    """The JSON of a body without named keys, or the words that stand for a body that is none."""
     try:
-        return msgspec.json.decode(body)
+        return without_named_keys(msgspec.json.decode(body))
     except (ValueError, RecursionError):
         text = body[:_READ_LIMIT].decode("utf-8", "replace").strip()
         if not text:
@@ -103,8 +106,11 @@ def is_refusal(status: int | None) -> bool:
 def shown(text: str, *, refused: bool = False, limit: int = _MESSAGE_LIMIT) -> str:
     """The text for people: without keys, in one line, of limited length."""
     # Keys go first: of one that is cut through, the beginning would stay.
-    text = without_keys(text[:_READ_LIMIT], refused=refused)
-    text = _SPACE.sub(" ", text).strip()
+    read = without_keys(text[:_READ_LIMIT], refused=refused)
+    if len(text) >= _READ_LIMIT and len(read) <= limit:
+        # The word that the reading limit has cut may be the beginning of a key.
+        read = read.rstrip(_IN_WORDS)
+    text = _SPACE.sub(" ", read).strip()
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from penstock.contract.errors import MalformedResponse, ProviderTimeout, ProviderUnavailable
+from penstock.providers.allowance import ERROR_BYTES, ByteAllowance
 from penstock.providers.connection import Connection, NotHttp
 from penstock.providers.dialling import Route
 from penstock.providers.failures import say
 
-if TYPE_CHECKING:
-    from penstock.providers.http import TransportSettings
-
 _UNPACKED_AT_ONCE = 256 * 1024
+_FIRST_ERROR = 400
 _ZLIB_OR_GZIP = zlib.MAX_WBITS + 32
 
 
@@ -26,7 +24,6 @@ class StreamingResponse:
         "_begun",
         "_connection",
         "_give_back",
-        "_limit",
         "_packed",
         "_route",
         "_unpacker",
@@ -40,13 +37,11 @@ class StreamingResponse:
         connection: Connection,
         give_back: Callable[[Connection, Route], object],
         route: Route,
-        settings: TransportSettings,
     ) -> None:
         """Take over a response whose headers have arrived."""
         self._connection = connection
         self._give_back = give_back
         self._route = route
-        self._limit = settings.max_response_bytes
         self.status = connection.status
         self.headers: Mapping[str, str] = connection.headers
         """By their names in lower case."""
@@ -68,7 +63,14 @@ class StreamingResponse:
         unpacker = self._unpacker
         if unpacker is None:
             return self._connection.ready() or await self._arriving(timeout)
+        clock = asyncio.get_running_loop().time
+        deadline, empty = clock() + timeout, 0
         while packed := self._packed or await self._arriving(timeout):
+            if unpacker.eof:
+                # zlib would keep these bytes, however many there are.
+                raise MalformedResponse(
+                    f"{self._route.shown} sent bytes after the end of its compressed body"
+                )
             try:
                 # A little of it at a time, for much may be packed into little.
                 data = unpacker.decompress(packed, _UNPACKED_AT_ONCE)
@@ -78,6 +80,14 @@ class StreamingResponse:
             self._packed = unpacker.unconsumed_tail
             if data:
                 return data
+            # Compressed blocks may be empty, and a run of them without end is never silent.
+            empty += len(packed)
+            if empty > _UNPACKED_AT_ONCE:
+                raise MalformedResponse(
+                    f"{self._route.shown} sent a compressed body without data in it"
+                )
+            if clock() >= deadline:
+                raise ProviderTimeout(f"{self._route.shown} sent no data for {timeout:g} s")
         if self._begun and not unpacker.eof:
             raise MalformedResponse(f"{self._route.shown} sent a compressed body without its end")
         return b""
@@ -94,31 +104,37 @@ class StreamingResponse:
     def _broken(self, error: Exception) -> ProviderUnavailable:
         return ProviderUnavailable(f"the connection to {self._route.shown} broke off: {say(error)}")
 
-    async def body(self, timeout: float, whole_within: float) -> bytes:
-        """The rest of the body, up to the size limit.
+    async def body(self, timeout: float, whole_within: float, allowance: ByteAllowance) -> bytes:
+        """The rest of the body; raises MalformedResponse when it is larger than `allowance`.
 
+        Of the body of an error only the first `ERROR_BYTES` are read.
         Raises ProviderTimeout when it is not all there `whole_within` seconds from now: a body that
         comes a byte at a time is never silent, and may never end.
         """
         if self.ended and self._unpacker is None and not self._packed:
             # The usual case: it came with the headers.
-            return self._fitting(self._connection.ready(), 0)
+            return self._fitting(self._connection.ready(), allowance)
         clock = asyncio.get_running_loop().time
         deadline = clock() + whole_within
         pieces: list[bytes] = []
         size = 0
         while piece := await self._read_before(deadline, timeout, whole_within):
-            pieces.append(self._fitting(piece, size))
+            pieces.append(self._fitting(piece, allowance))
             size += len(piece)
+            if self.status >= _FIRST_ERROR and size >= ERROR_BYTES:
+                break
         return b"".join(pieces)
 
-    def _fitting(self, piece: bytes, before: int) -> bytes:
-        if before + len(piece) > self._limit:
-            raise MalformedResponse(
-                f"{self._route.shown} sent more than {self._limit} bytes; "
-                "raise max_response_bytes if that is right"
-            )
+    def _fitting(self, piece: bytes, allowance: ByteAllowance) -> bytes:
+        if self.status >= _FIRST_ERROR:
+            return piece[:ERROR_BYTES]
+        allowance.take(len(piece), self._route.shown)
         return piece
+
+    @property
+    def address(self) -> str:
+        """The provider's address, as messages name it."""
+        return self._route.shown
 
     async def _read_before(self, deadline: float, timeout: float, whole_within: float) -> bytes:
         clock = asyncio.get_running_loop().time

@@ -28,6 +28,12 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.options import Capabilities, Extra
 from penstock.contract.ports import ModelInfo, ProviderStream
+from penstock.providers.allowance import (
+    COUNT_BYTES,
+    LIST_BYTES,
+    VECTOR_BYTES,
+    ByteAllowance,
+)
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
 from penstock.providers.dialect import (
@@ -43,6 +49,7 @@ from penstock.providers.origin import legible, origin_of, stamped, stamped_event
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.reading import FRAMINGS, read_events
 from penstock.providers.rounds import MAX_ROUNDS, after, endless, joined, without
+from penstock.tokens import thinking_apart
 
 if TYPE_CHECKING:
     from penstock.providers.response import StreamingResponse
@@ -50,6 +57,8 @@ if TYPE_CHECKING:
 
 _SIGNED_SECRETS = ("authorization", "x-amz-security-token")
 """What a signed call carries that nobody else may have."""
+_ERROR_LIMIT = 2**18
+"""Bytes of the body of an error that are read: its message is cut after some hundred characters."""
 
 
 class WireProvider:
@@ -103,13 +112,15 @@ class WireProvider:
         request = legible(request, origin)
         earlier: Reply | None = None
         calls = current_calls()
+        allowance: ByteAllowance | None = None
         with self._located(model, request):
             for _ in range(MAX_ROUNDS):
                 call = calls.begin(request)
                 try:
                     wire_call = self._dialect.encode(model, request, profile, False)
+                    allowance = allowance or self._allowance(model, request, wire_call)
                     patience_s = self._transport.settings.whole_answer_s(request.max_tokens)
-                    response = await self._request(wire_call, call, patience_s)
+                    response = await self._request(wire_call, call, patience_s, allowance)
                 except InvalidRequest as error:
                     request, earlier = self._relaxed(request, error, earlier)
                     continue
@@ -143,15 +154,17 @@ class WireProvider:
         earlier: Reply | None = None
         delivered = False
         calls = current_calls()
+        allowance: ByteAllowance | None = None
         with self._located(model, request):
             for _ in range(MAX_ROUNDS):
                 follow: SamplingRequest | None = None
                 call = calls.begin(request)
                 try:
                     wire_call = self._dialect.encode(model, request, profile, True)
+                    allowance = allowance or self._allowance(model, request, wire_call, stream=True)
                     async with (
-                        self._open(wire_call, call) as response,
-                        contextlib.aclosing(self._events(response)) as batches,
+                        self._open(wire_call, call, allowance) as response,
+                        contextlib.aclosing(self._events(response, allowance)) as batches,
                     ):
                         with call:
                             async for batch in batches:
@@ -185,8 +198,10 @@ class WireProvider:
         dialect = self._dialect.embeddings
         if dialect is None:
             raise lacking("embeddings", self.name, model)
+        texts = min(len(request.texts), dialect.batch_limit(model))
+        send = partial(self._request, most=COUNT_BYTES + texts * VECTOR_BYTES)
         with self._located(model):
-            return await embed_in_batches(dialect, model, request, self._options, self._request)
+            return await embed_in_batches(dialect, model, request, self._options, send)
 
     async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
         """The words of a recording, by a call of their own or by asking the model for them."""
@@ -198,7 +213,8 @@ class WireProvider:
             if isinstance(dialect, PromptedTranscription):
                 return dialect.read(await self.generate(model, dialect.ask(request, profile)))
             call = current_calls().begin(request)
-            response = await self._request(dialect.encode(model, request, profile), call)
+            wire_call = dialect.encode(model, request, profile)
+            response = await self._request(wire_call, call, most=LIST_BYTES)
             with call:
                 transcript = dialect.decode(response.body, response.headers)
             call.answered(transcript)
@@ -208,7 +224,7 @@ class WireProvider:
         """The provider's model list."""
         listing = self._dialect.models
         with self._located():
-            response = await self._request(listing.call(self.url, self._options))
+            response = await self._request(listing.call(self.url, self._options), most=LIST_BYTES)
             return listing.decode(response.body)
 
     async def count_tokens(self, model: str, request: SamplingRequest) -> int | None:
@@ -220,7 +236,9 @@ class WireProvider:
         request = legible(request, origin_of(self._dialect.name, self.name, profile))
         with self._located(model, request):
             call = count.encode(model, request, profile)
-            return count.decode((await self._request(call)).body) if call else None
+            if call is None:
+                return None
+            return count.decode((await self._request(call, most=COUNT_BYTES)).body)
 
     async def aclose(self) -> None:
         """The connections belong to the engine's transport; nothing else is open."""
@@ -236,7 +254,8 @@ class WireProvider:
         return (*self._secrets, *filter(None, signed))
 
     def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
-        return self._dialect.error(status, headers, mask_bytes(body, self.sent_secrets()))
+        masked = mask_bytes(body[:_ERROR_LIMIT], self.sent_secrets())
+        return self._dialect.error(status, headers, masked)
 
     async def _authorized(
         self, call: WireCall, url: str, headers: dict[str, str]
@@ -258,14 +277,33 @@ class WireProvider:
     def _address(self, call: WireCall) -> str:
         return call.path if call.path.startswith("http") else self.url + call.path
 
+    def _allowance(
+        self, model: str, request: SamplingRequest, wire_call: WireCall, *, stream: bool = False
+    ) -> ByteAllowance:
+        tokens = request.max_tokens + thinking_apart(model)
+        asked = len(wire_call.body or b"")
+        return self._transport.settings.answer_allowance(tokens, asked, stream=stream)
+
     async def _request(
-        self, wire_call: WireCall, call: Call | None = None, patience_s: float = 0.0
+        self,
+        wire_call: WireCall,
+        call: Call | None = None,
+        patience_s: float = 0.0,
+        allowance: ByteAllowance | None = None,
+        *,
+        most: int | None = None,
     ) -> WireResponse:
-        """`call` hears how far it comes, where it is one that may cost something."""
+        """`call` records how far it comes, where it is one that may cost something.
+
+        The answer has at most the bytes of `allowance`; without one, at most `most`.
+        """
+        allowance = allowance or self._transport.settings.allowance(most)
         url = self._address(wire_call)
         headers = await self._authorized(wire_call, url, self._headers)
         sent = None if call is None else call.sent
-        response = await self._transport.request(url, wire_call, headers, patience_s, sent)
+        response = await self._transport.request(
+            url, wire_call, headers, patience_s, sent, allowance=allowance
+        )
         if response.status != 200:
             if call is not None:
                 call.refused()
@@ -273,18 +311,22 @@ class WireProvider:
         return response
 
     @contextlib.asynccontextmanager
-    async def _open(self, wire_call: WireCall, call: Call) -> AsyncGenerator[StreamingResponse]:
+    async def _open(
+        self, wire_call: WireCall, call: Call, allowance: ByteAllowance
+    ) -> AsyncGenerator[StreamingResponse]:
         url = self._address(wire_call)
         accepted = {"accept": self._framing.content_type, "accept-encoding": "identity"}
         headers = await self._authorized(wire_call, url, {**self._headers, **accepted})
         async with self._transport.open(url, wire_call, headers, call.sent) as response:
             with call:
-                await self._check_stream(response, call)
+                await self._check_stream(response, call, allowance)
             yield response
 
-    async def _check_stream(self, response: StreamingResponse, call: Call) -> None:
+    async def _check_stream(
+        self, response: StreamingResponse, call: Call, allowance: ByteAllowance
+    ) -> None:
         settings = self._transport.settings
-        limits = settings.idle_timeout_s, settings.body_timeout_s
+        limits = settings.idle_timeout_s, settings.body_timeout_s, allowance
         if response.status != 200:
             call.refused()
             body = await response.body(*limits)
@@ -295,9 +337,14 @@ class WireProvider:
             body = await response.body(*limits)
             self._refuse(body, response.headers, content_type)
 
-    def _events(self, response: StreamingResponse) -> AsyncGenerator[Sequence[ProviderEvent], None]:
+    def _events(
+        self, response: StreamingResponse, allowance: ByteAllowance
+    ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
         decoder = self._dialect.stream_decoder(response.headers)
-        return read_events(response, self._framing, decoder, self._transport.settings, self._refuse)
+        settings = self._transport.settings
+        return read_events(
+            response, self._framing, decoder, settings, self._refuse, allowance=allowance
+        )
 
     def _refuse(self, body: bytes, headers: Mapping[str, str], what: str) -> NoReturn:
         self._dialect.decode(body, headers)

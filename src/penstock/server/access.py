@@ -14,6 +14,7 @@ key opens no other door: what it asked for would be counted for nobody.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import logging
 import math
@@ -21,13 +22,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol, TypeAlias
 
-from penstock.contract.errors import ModelNotFound, PenstockError, RateLimited
+from penstock.contract.errors import (
+    ModelNotFound,
+    PenstockError,
+    RateLimited,
+    StorageUnavailable,
+)
 from penstock.keys.records import LONGEST, digest_of, without_keys
 from penstock.keys.ring import Keyring, Verdict
 from penstock.keys.terms import KeyTerms, not_for_this_key
 from penstock.pool.supervise import Supervisor
 from penstock.server.cors import Cors
-from penstock.server.errors import Failure, HttpProblem
+from penstock.server.errors import Failure, HttpProblem, failure_of
 from penstock.server.exchange import Header
 from penstock.server.guard import LocalGuard
 from penstock.server.key_limits import limit_headers
@@ -49,6 +55,10 @@ _NO_ADMIN = (
     "this gateway has no admin key, so that nobody gets in here: write admin_key = "
     '"${PENSTOCK_ADMIN_KEY}" below [server] in penstock.toml, set that variable to 16 or more '
     "characters, and start the gateway anew"
+)
+_NO_STORE = (
+    "this gateway cannot check keys now, because its store is unavailable: try again later; the "
+    "reason is in its log"
 )
 _WHY: Mapping[Verdict, str] = {
     "unknown": "this gateway does not know that key",
@@ -158,8 +168,12 @@ class Gate:
         self._guard = LocalGuard(cors)
 
     async def __aenter__(self) -> Gate:
-        """Read the keys; raises what is wrong with their file."""
-        await self.keys.refresh()
+        """Read the keys; raises what is wrong with their file.
+
+        While it is not the expected one, callers are refused.
+        """
+        with contextlib.suppress(StorageUnavailable):
+            await self.keys.refresh()
         await self._watching.__aenter__()
         return self
 
@@ -187,6 +201,8 @@ class Gate:
         """What the caller with these headers may do; raises HttpProblem when it is not enough."""
         if path == _ADMIN or path.startswith(f"{_ADMIN}/"):
             needs = "admin"
+        if self.keys.problem is not None and needs != "nothing":
+            return self._without_store(headers, needs, self.keys.problem)
         if not self.keys.asks:
             self._guard.check(headers)
             if needs != "admin":
@@ -228,6 +244,19 @@ class Gate:
                 found.terms,
             )
         return access
+
+    def _without_store(
+        self, headers: Mapping[bytes, bytes], needs: Needs, problem: StorageUnavailable
+    ) -> Access:
+        """What a caller may do while it is not known which keys there are."""
+        shown = None if self._admin is None else _shown(headers)
+        if shown is not None and needs != "key" and self._is_admin(shown):
+            return Access(asked=True, admin=True)
+        if needs == "optional":
+            return Access(asked=True)
+        # Callers that are not known yet hear nothing about files.
+        problem = StorageUnavailable(_NO_STORE, retry_after=problem.retry_after)
+        raise _Refused("the keys cannot be read", failure_of(problem))
 
     def failed(self, visitor: Visitor, error: Exception) -> Exception:
         """What the caller is told of an error: nothing about models that are not for its key."""

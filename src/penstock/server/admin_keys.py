@@ -96,7 +96,7 @@ def _desk(engine: Engine) -> KeyDesk:
     async def set_budget(budget: Budget) -> None:
         await (await engine.ledger()).set_budget(budget)
 
-    return desk_of(engine.config, set_budget)
+    return desk_of(engine.config, set_budget, engine.stores)
 
 
 def _budget(order: KeyBudgetOrder) -> KeyBudget:

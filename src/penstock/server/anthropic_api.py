@@ -15,11 +15,13 @@ from penstock.server.anthropic_errors import ANTHROPIC_ERRORS
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange, Header, forward
 from penstock.server.facts import facts, header_value, stream_facts
+from penstock.server.permitted_fields import require_permitted_fields
 
 
 async def messages(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/messages`."""
     call = await exchange.decoded(anthropic_decode.decode)
+    await require_permitted_fields(call.request, engine, exchange)
     with _in_callers_words(call):
         if call.stream:
             await _stream(engine, exchange, call)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from penstock.budget.stores.sqlite.guard import StoreGuards
 from penstock.config.settings import Config
 from penstock.gateway import Engine
-from penstock.keys.store import KeyStore
 from penstock.keys.windows import WindowOf, window_of
 from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import (
@@ -47,7 +47,14 @@ from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 from penstock.telemetry.recent import RecentRequests
 from penstock.telemetry.records import AttemptRecord, RequestRecord, RequestStarted
-from penstock.wiring import keyring_of, keys_of, targets_of
+from penstock.wiring import (
+    is_protected,
+    key_store_of,
+    keyring_of,
+    keys_of,
+    store_guards,
+    targets_of,
+)
 
 
 def application(
@@ -58,15 +65,17 @@ def application(
     siblings: Siblings | None = None,
     approvals: ApprovalQueue | None = None,
     windows: WindowOf = window_of,
+    stores: StoreGuards | None = None,
 ) -> App:
     """All doors in front of one engine.
 
     `key_required`: nobody gets in without a key, also while there is none. `siblings` are the other
     workers, who count in the same `windows`. What waits in the queue `approvals` is shown to the
-    administrator, whoever has put it there. Raises ConfigurationError for telemetry whose packages
-    are missing.
+    administrator, whoever has put it there. `stores` refuse a database that is not the expected
+    one. Raises ConfigurationError for telemetry whose packages are missing.
     """
-    gate = Gate(keyring_of(config, required=key_required, windows=windows))
+    guards = stores or store_guards()
+    gate = Gate(keyring_of(config, required=key_required, windows=windows, stores=guards))
     metrics = PrometheusMetrics()
     recent, feed = RecentRequests(), Feed()
     exporter = exporter_of(config)
@@ -97,7 +106,7 @@ def application(
             **sampling_api.routes(siblings, approving),
             **feedback_api.ROUTES,
             **openapi_doors.ROUTES,
-            **operations.routes(metrics, siblings),
+            **operations.routes(metrics, siblings, gate.keys),
             **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),
             **mcp.routes(),
         },
@@ -119,7 +128,10 @@ def application(
         app.max_request_bytes = limits.max_request_bytes
         app.max_json_values = limits.max_json_values
         app.cors = Cors(server.cors_origins) if server.cors_origins else None
-        gate.keys.configure(keys_of(config), targets_of(config), KeyStore(config.storage.path))
+        store = key_store_of(config, guards)
+        if is_protected(config):
+            store.guard.protect()
+        gate.keys.configure(keys_of(config), targets_of(config), store)
         gate.configure(
             None if server.admin_key is None else server.admin_key.get_secret_value(), app.cors
         )

@@ -10,6 +10,7 @@
 502  AuthenticationFailed (ours, at the provider)  ProviderUnavailable  StreamInterrupted
      MalformedResponse  StructuredOutputInvalid  AllTargetsFailed
 503  ProviderUnavailable, when the provider itself said 503 or 529
+     StorageUnavailable (with Retry-After)
 504  ProviderTimeout
 ```
 
@@ -44,6 +45,7 @@ from penstock.contract.errors import (
     RateLimited,
     RequestCancelled,
     SamplingRejected,
+    StorageUnavailable,
     StreamInterrupted,
     StructuredOutputInvalid,
     ToolFailed,
@@ -82,6 +84,7 @@ RULES: Mapping[type[PenstockError], _Rule] = {
     MalformedResponse: _Rule(502, _UPSTREAM, "upstream_malformed_response"),
     StructuredOutputInvalid: _Rule(502, _UPSTREAM, "structured_output_invalid"),
     AllTargetsFailed: _Rule(502, _UPSTREAM, "all_targets_failed"),
+    StorageUnavailable: _Rule(503, "server_error", "storage_unavailable"),
     ProviderTimeout: _Rule(504, _UPSTREAM, "upstream_timeout"),
 }
 

@@ -7,10 +7,10 @@ away, or under a name of its own that it lets point there (DNS rebinding). The f
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from penstock.contract.addresses import is_loopback_host
 from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem
 
@@ -47,12 +47,7 @@ def is_local_origin(origin: bytes) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether the name or address can only mean this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host.endswith(".localhost") or is_loopback_host(host)
 
 
 def _host_name(url: bytes) -> str:

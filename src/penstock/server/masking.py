@@ -14,7 +14,8 @@ from typing import Any, cast
 from penstock.config.settings import Config
 
 MASK = "**********"
-_USER_INFO = re.compile(r"(?<=://)[^/?#]*@")
+# A password may hold a slash that should have been escaped.
+_USER_INFO = re.compile(r"(?<=://)(?:[^/?#]*|[^/?#@:]*:[^?#]*)@")
 _QUERY = re.compile(r"(?<=[?&])([^=&#]*=)?[^&#]+")
 
 

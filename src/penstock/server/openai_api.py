@@ -25,6 +25,7 @@ from penstock.server.mcp_servers import with_permitted_servers
 from penstock.server.openai_chat_decode import ChatCall
 from penstock.server.openai_chat_encode import ChunkEncoder
 from penstock.server.openai_chat_messages import in_callers_numbers
+from penstock.server.permitted_fields import require_permitted_fields
 
 UNKNOWN_MODEL_TOKENS = 4096
 """What an answer may have when neither the caller nor the model's profile says."""
@@ -46,6 +47,7 @@ async def chat_completions(engine: Engine, exchange: Exchange) -> None:
     call = await exchange.decoded(openai_chat_decode.decode, partial(room, engine))
     try:
         call = with_permitted_servers(call, engine, exchange)
+        await require_permitted_fields(call.request, engine, exchange)
         # Who is not told of the calls of MCP servers cannot send them back either.
         rounds = rounds_of(engine, call.request, exchange.caller, tells_calls=False)
         if call.stream:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from penstock.contract.errors import PenstockError
 from penstock.gateway import Engine
+from penstock.keys.ring import Keyring
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange
 from penstock.server.siblings import Question, Siblings
@@ -13,39 +16,93 @@ from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 
 _UNAVAILABLE = 503
+ANSWERED_S = 0.75
+"""After so long `/ready` says no, so that it answers within a second."""
+FRESH_S = 0.5
+"""How long the outcome of a probe holds."""
 METRICS_TYPES = ("text/plain", "application/openmetrics-text")
 """What Prometheus may ask for."""
 
 
-async def ready(engine: Engine, exchange: Exchange) -> None:
+class Readiness:
     """`GET /ready`: whether a request would be served now, and if not, why.
 
-    The ledger must answer, and the default model must have a target that is asked. Where keys are
-    asked for, only operators hear more than whether.
+    The keys must be known, the ledger must take a write, and the default model must have a target
+    that is asked. Where keys are asked for, only operators see more than whether.
     """
-    problems: list[str] = []
+
+    def __init__(self, keys: Keyring) -> None:
+        """Of a gateway that asks for these keys."""
+        self._keys = keys
+        self._engine: Engine | None = None
+        self._probe: asyncio.Task[int] | None = None
+        self._probed = 0.0
+
+    async def __call__(self, engine: Engine, exchange: Exchange) -> None:
+        """Answer within a second, whatever is locked."""
+        (budgets, *first), *more = await asyncio.gather(self._ledger(engine), _model(engine))
+        problems = [each for each in (*first, *more) if each]
+        if self._keys.problem is not None:
+            problems.append(f"keys: {self._keys.problem}")
+        body: dict[str, object] = {"status": "unready" if problems else "ready"}
+        if exchange.access is None or exchange.access.operator:
+            body |= {
+                "problems": problems,
+                "budgets": budgets,
+                "targets": engine.target_health(),
+                "background": engine.background(),
+            }
+        status = _UNAVAILABLE if problems else 200
+        await exchange.reply(msgspec.json.encode(body), status=status)
+
+    async def _ledger(self, engine: Engine) -> tuple[int | None, str | None]:
+        """How many budgets there are, and what is wrong with the ledger."""
+        try:
+            engine.stores.of(engine.config.storage.path).check()
+            async with asyncio.timeout(ANSWERED_S):
+                return await asyncio.shield(self._probing(engine)), None
+        except TimeoutError:
+            return (
+                None,
+                f"ledger: no answer within {ANSWERED_S} s: it is locked, or its disk is slow",
+            )
+        except PenstockError as error:
+            return None, f"ledger: {error}"
+
+    def _probing(self, engine: Engine) -> asyncio.Task[int]:
+        """One probe for all who ask, so that nobody can make the gateway write without end."""
+        now = asyncio.get_running_loop().time()
+        probe = self._probe
+        if (
+            probe is None
+            or self._engine is not engine
+            or (probe.done() and now - self._probed > FRESH_S)
+        ):
+            self._engine, self._probed = engine, now
+            probe = self._probe = asyncio.create_task(_probe(engine))
+            # When it fails, there may be no one left who waits for it.
+            probe.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return probe
+
+
+async def _probe(engine: Engine) -> int:
+    await (await engine.ledger()).probe()
+    return len(await engine.budgets())
+
+
+async def _model(engine: Engine) -> str | None:
+    """What is wrong with the default model."""
     try:
-        budgets = len(await engine.budgets())
+        async with asyncio.timeout(ANSWERED_S):
+            ranked = (await engine.route("ready?")).ranked
+    except TimeoutError:
+        return f"default model: it was not routed within {ANSWERED_S} s"
     except PenstockError as error:
-        budgets = None
-        problems.append(f"ledger: {error}")
-    try:
-        ranked = (await engine.route("ready?")).ranked
-        if not any(each.available for each in ranked):
-            reasons = [f"{each.target}: {'; '.join(each.reasons)}" for each in ranked]
-            problems.append(f"no target of the default model is well: {', '.join(reasons)}")
-    except PenstockError as error:
-        problems.append(f"default model: {error}")
-    body: dict[str, object] = {"status": "unready" if problems else "ready"}
-    if exchange.access is None or exchange.access.operator:
-        body |= {
-            "problems": problems,
-            "budgets": budgets,
-            "targets": engine.target_health(),
-            "background": engine.background(),
-        }
-    status = _UNAVAILABLE if problems else 200
-    await exchange.reply(msgspec.json.encode(body), status=status)
+        return f"default model: {error}"
+    if any(each.available for each in ranked):
+        return None
+    reasons = [f"{each.target}: {'; '.join(each.reasons)}" for each in ranked]
+    return f"no target of the default model is well: {', '.join(reasons)}"
 
 
 class Metrics:
@@ -64,9 +121,9 @@ class Metrics:
         await exchange.reply(body, content_type=content_type.encode())
 
 
-def routes(metrics: PrometheusMetrics, siblings: Siblings) -> Routes:
+def routes(metrics: PrometheusMetrics, siblings: Siblings, keys: Keyring) -> Routes:
     """The paths of this page."""
     return {
-        ("GET", "/ready"): Route(ready, needs="optional"),
+        ("GET", "/ready"): Route(Readiness(keys), needs="optional"),
         ("GET", "/metrics"): Route(Metrics(metrics, siblings), needs="operator"),
     }

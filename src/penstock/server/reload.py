@@ -32,7 +32,7 @@ class Reloader:
     def __init__(
         self,
         config: Config,
-        file: Path | None,
+        files: Sequence[Path],
         read: Callable[[], Config],
         apply: Callable[[Config], Awaitable[None]],
         certificates: Certificates | None = None,
@@ -43,6 +43,7 @@ class Reloader:
     ) -> None:
         """`apply` makes a configuration hold, or raises and leaves everything as it is.
 
+        `files` are watched: the configuration, and what else decides about it.
         Without `watches` it reads only what it is told to. `on_renewed` hears of certificates,
         `on_read` of configurations.
         """
@@ -50,7 +51,7 @@ class Reloader:
         self._watches = watches
         self._on_renewed = on_renewed
         self._config = config
-        self._file = file
+        self._files = tuple(files)
         self._read = read
         self._apply = apply
         self._certificates = certificates
@@ -62,7 +63,7 @@ class Reloader:
 
     async def run(self) -> None:
         """Watch the files for ever."""
-        files = [] if self._file is None else [self._file]
+        files = self._files
         pairs = [] if self._certificates is None else list(self._certificates.files)
         seen = [_stamps(files), _stamps(pairs)]
         last = list(seen)
@@ -88,14 +89,15 @@ class Reloader:
 
     async def reload(self) -> None:
         """Read the configuration and let it hold; what goes wrong is logged."""
-        if self._file is None:
+        if not self._files:
             logger.warning("there is no configuration file to read again")
             return
+        file = self._files[0]
         try:
             # In a thread, for a long file takes longer than a stream should stand still.
             config = await asyncio.to_thread(self._read)
             if config == self._config:
-                logger.info("%s says what holds already", self._file)
+                logger.info("%s says what holds already", file)
                 return
             await self._apply(config)
         except PenstockError as error:
@@ -104,7 +106,7 @@ class Reloader:
             return
         before, self._config = self._config, config
         names = [name for name in Config.model_fields if _differs(before, config, name)]
-        logger.info("reloaded %s: %s", self._file, ", ".join(names))
+        logger.info("reloaded %s: %s", file, ", ".join(names))
         self._tell(None)
         fixed = [name for name in FIXED if _differs(before.server, config.server, name)]
         what = [f"server.{name}" for name in fixed]
@@ -116,7 +118,7 @@ class Reloader:
             )
 
     def _tell(self, problem: str | None) -> None:
-        self._on_read(ConfigReloaded(source=str(self._file), problem=problem, at=time.time()))
+        self._on_read(ConfigReloaded(source=str(self._files[0]), problem=problem, at=time.time()))
 
     def _renew(self) -> None:
         if self._certificates is None:

@@ -16,6 +16,7 @@ from penstock.server.mcp_rounds import follow, rounds_of
 from penstock.server.mcp_servers import with_permitted_servers
 from penstock.server.openai_api import room
 from penstock.server.openai_tools import in_callers_places
+from penstock.server.permitted_fields import require_permitted_fields
 from penstock.server.responses_decode import ResponsesCall
 from penstock.server.responses_events import EventEncoder, error_event
 
@@ -51,6 +52,7 @@ async def responses(engine: Engine, exchange: Exchange) -> None:
     call = await exchange.decoded(responses_decode.decode, partial(room, engine))
     try:
         call = with_permitted_servers(call, engine, exchange)
+        await require_permitted_fields(call.request, engine, exchange)
         rounds = rounds_of(engine, call.request, exchange.caller)
         if call.stream:
             await (

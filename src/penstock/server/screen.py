@@ -6,7 +6,6 @@ so that they can be copied.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock._version import __version__
 from penstock.config.settings import Config
+from penstock.processes import find_program
 from penstock.providers.embedded.install import REMEDY, missing
 from penstock.server.notify import notify
 
@@ -131,7 +131,7 @@ class Screen:
 def _python() -> str:
     """How people call the Python that has Penstock: by its short name where that is the same."""
     own = Path(sys.executable)
-    found = shutil.which("python")
+    found = find_program("python")
     if found is not None and Path(found) == own:
         return "python"
     return str(own.relative_to(Path.cwd())) if own.is_relative_to(Path.cwd()) else str(own)

@@ -11,18 +11,21 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from penstock.config.load import load
+from penstock.budget.stores.sqlite.guard import StoreGuard, StoreGuards
+from penstock.config.load import load_file
 from penstock.config.settings import Config
-from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.config.trust import ConfigFile, store_file
+from penstock.contract.errors import ConfigurationError, PenstockError, StorageUnavailable
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.gateway import Engine
+from penstock.keys.ring import CHECK_S
 from penstock.keys.shared_windows import SharedWindows
-from penstock.keys.store import KeyStore
 from penstock.keys.windows import window_of
 from penstock.pool.supervise import Supervisor
 from penstock.providers.embedded.install import missing
@@ -37,8 +40,11 @@ from penstock.server.screen import Screen
 from penstock.server.siblings import Siblings
 from penstock.server.workers import Post, Workers, arguments_of, share
 from penstock.telemetry.logs import log_to
+from penstock.wiring import is_protected, key_store_of, store_guards
 
 T = TypeVar("T")
+_OPENED_S = 1.0
+"""How long a worker that replaces another one waits for the ledger before it answers."""
 _COLLECT_AFTER = (10_000, 20, 50)
 """How many objects are made before the collector looks for cycles, and how rarely it looks at the
 older ones. A request makes some hundreds and leaves no cycles, so that with Python's own 700 a
@@ -51,16 +57,21 @@ def serve(
     host: str,
     port: int,
     source: str,
-    file: str | Path | None = None,
+    file: str | Path | ConfigFile | None = None,
     workers: int | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `source` says where the configuration comes from.
 
-    `file` is read again on SIGHUP, or when it has changed. Raises ConfigurationError when the
+    `file` is read again on SIGHUP, or when it has changed. One that was found in the working folder
+    must be trusted then too, where it needs it. Raises ConfigurationError when the
     address cannot be used, and SystemExit when workers cannot start.
     """
     everywhere = not is_loopback(host)
-    if everywhere and not has_keys(config):
+    post = Post.taken()
+    stores = store_guards(durable=True, expected=None if post is None else post.store)
+    if post is None:
+        _check_store(stores.of(config.storage.path))
+    if post is None and everywhere and not has_keys(config, stores):
         raise ConfigurationError(
             f"{host} is reachable from other machines, and there is no key that this gateway could "
             "ask for: make one with `penstock keys create NAME`, or use --host 127.0.0.1"
@@ -68,11 +79,11 @@ def serve(
     job = Job(
         config,
         source,
-        None if file is None else Path(file).absolute(),
+        _absolute(file),
         everywhere,
         Certificates.of(config.server),
+        stores,
     )
-    post = Post.taken()
     number = config.server.workers if workers is None else workers
     with _logging(config.server.log):
         if post is None:
@@ -96,15 +107,40 @@ class Job(NamedTuple):
 
     config: Config
     source: str
-    file: Path | None
+    file: ConfigFile | None
     key_required: bool
     certificates: Certificates | None
+    stores: StoreGuards
+
+    @property
+    def guard(self) -> StoreGuard:
+        """What refuses another store than the expected one."""
+        return self.stores.of(self.config.storage.path)
+
+    def read(self) -> Config:
+        """The configuration as its file says it now."""
+        return Config.embedded() if self.file is None else load_file(self.file)
+
+    @property
+    def watched(self) -> tuple[Path, ...]:
+        """The file, and the list of trusted files where that decides whether it is used."""
+        if self.file is None:
+            return ()
+        trusted = store_file() if self.file.found else None
+        return (self.file.path,) if trusted is None else (self.file.path, trusted)
 
     def screen(self, listener: socket.socket, workers: int = 1) -> Screen:
         """Where it is told."""
         url = url_of(listener, tls=self.certificates is not None)
-        keys = has_keys(self.config)
+        keys = has_keys(self.config, self.stores)
         return Screen(self.config, url, self.source, keys=keys, workers=workers)
+
+
+def _absolute(file: str | Path | ConfigFile | None) -> ConfigFile | None:
+    if file is None:
+        return None
+    named = file if isinstance(file, ConfigFile) else ConfigFile(Path(file))
+    return named._replace(path=named.path.absolute())
 
 
 @contextlib.contextmanager
@@ -119,18 +155,18 @@ def _logging(form: Literal["console", "json", "none"]) -> Generator[None, None, 
         logging.getLogger("penstock").removeHandler(handler)
 
 
-def has_keys(config: Config) -> bool:
+def has_keys(config: Config, stores: StoreGuards) -> bool:
     """Whether there is, or ever was, a key for this gateway; raises when that cannot be read."""
-    return bool(config.keys) or bool(KeyStore(config.storage.path).generation())
+    return bool(config.keys) or bool(key_store_of(config, stores).generation())
 
 
 async def _serve(job: Job, listener: socket.socket, post: Post | None = None) -> None:
     """One process: the whole gateway, or one worker of it."""
     index, number = (0, 1) if post is None else (post.index, post.number)
     siblings = Siblings(None if post is None else Path(post.folder), index, number)
-    shared = None if post is None else SharedWindows(Path(post.folder) / "limits")
+    shared = None if post is None else SharedWindows(post.limits)
     config = share(job.config, index, number)
-    engine = Engine(config, model_files=False, keep_books=True)
+    engine = Engine(config, model_files=False, keep_books=True, stores=job.stores)
     screen = job.screen(listener) if post is None else None
     warming: set[asyncio.Task[None]] = set()
 
@@ -148,6 +184,7 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
         key_required=job.key_required,
         siblings=siblings,
         windows=shared or window_of,
+        stores=job.stores,
     )
     certificates = job.certificates
     server = GatewayServer(
@@ -158,8 +195,8 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
     )
     reloader = Reloader(
         config,
-        job.file,
-        lambda: share(load(job.file), index, number),
+        job.watched,
+        lambda: share(job.read(), index, number),
         app.change,
         certificates,
         watches=post is None,
@@ -172,8 +209,7 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
             screen.stopping(server.running_requests, grace_s, again=again)
         server.stop()
 
-    # Now, for a ledger that cannot be opened would refuse every request.
-    await engine.ledger()
+    await _open_ledger(engine, job, starting=post is None)
     watching = Supervisor()
     watching.add("configuration", reloader.run)
     try:
@@ -196,7 +232,7 @@ async def _supervise(
     job: Job, listener: socket.socket, number: int, arguments: Iterable[str]
 ) -> int:
     """The parent of several workers; the exit code."""
-    workers = Workers(number, listener, arguments)
+    workers = Workers(number, listener, arguments, job.guard.handed_over)
     screen = job.screen(listener, number)
 
     async def pass_on(_: Config) -> None:
@@ -204,8 +240,8 @@ async def _supervise(
 
     reloader = Reloader(
         job.config,
-        job.file,
-        lambda: load(job.file),
+        job.watched,
+        job.read,
         pass_on,
         job.certificates,
         on_renewed=lambda: workers.signal(signal.SIGHUP),
@@ -217,19 +253,52 @@ async def _supervise(
 
     # Once, so that what is wrong with it is said once.
     check(job.config)
-    engine = Engine(job.config, keep_books=True)
+    engine = Engine(job.config, keep_books=True, stores=job.stores)
     try:
-        await engine.ledger()
+        await _open_ledger(engine, job, starting=True)
     finally:
         await engine.aclose()
     watching = Supervisor()
     watching.add("configuration", reloader.run)
+    watching.add("store", partial(_follow, job.guard))
     with _signals({"SIGINT": stop, "SIGTERM": stop, "SIGHUP": reloader.tell}):
         async with watching:
             code = await workers.run(screen.started)
     if not code:
         screen.stopped()
     return code
+
+
+async def _open_ledger(engine: Engine, job: Job, *, starting: bool) -> None:
+    """Open it now, for without it every request would be refused.
+
+    A worker that replaces another one starts also while the store is missing or locked, so that
+    callers get an answer.
+    """
+    if is_protected(job.config):
+        job.guard.protect()
+    try:
+        async with asyncio.timeout(None if starting else _OPENED_S):
+            await engine.ledger()
+        await asyncio.to_thread(job.guard.remember)
+    except (StorageUnavailable, TimeoutError):
+        if starting:
+            raise
+
+
+def _check_store(guard: StoreGuard) -> None:
+    """Raise ConfigurationError when the store is not the one that the gateway had before."""
+    try:
+        guard.verify()
+    except StorageUnavailable as error:
+        raise ConfigurationError(str(error)) from error
+
+
+async def _follow(guard: StoreGuard) -> None:
+    """Keep what the workers have written of the store, for those that replace them."""
+    while True:
+        await asyncio.sleep(CHECK_S)
+        await asyncio.to_thread(guard.handed_over)
 
 
 def _settle_memory() -> None:

@@ -1,7 +1,8 @@
 """How the workers of one gateway ask one another what only one of them can know or do.
 
-Each listens on a socket in a folder that nobody else may enter. A question is one line of JSON,
-`[name, argument]`, and so is its answer.
+Each listens on a socket in a folder that only their user may enter. A question is one line of JSON,
+`[name, argument]`, and so is its answer. A socket that was removed, with its folder or alone, is
+made again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import msgspec
+
+from penstock.server.worker_folder import LOOK_S, is_private
 
 Answerer: TypeAlias = Callable[[Any], Awaitable[Any]]
 
@@ -63,6 +66,8 @@ class Siblings:
         )
         self._answerers: dict[str, Answerer] = {}
         self._server: asyncio.Server | None = None
+        self._bound: tuple[int, int] | None = None
+        self._watcher: asyncio.Task[None] | None = None
 
     def answer(self, name: str, answerer: Answerer) -> None:
         """Answer questions of this name so; the argument and the answer are JSON."""
@@ -71,17 +76,16 @@ class Siblings:
     async def ask(self, name: str, argument: Any = None) -> list[Any]:
         """What all others say; who is gone or does not answer in time says nothing."""
         others = [place for place in self._places if place is not self._places[self._own]]
-        if not others:
+        # A folder that was removed may have come back as another user's.
+        if not others or not is_private(others[0].parent):
             return []
         answers = await asyncio.gather(*(_ask(place, name, argument) for place in others))
         return [answer for answer in answers if answer is not None]
 
     async def __aenter__(self) -> Siblings:
         if self._places:
-            place = self._places[self._own]
-            # One that was killed has left its own behind.
-            place.unlink(missing_ok=True)
-            self._server = await asyncio.start_unix_server(self._hear, place, limit=_LONGEST)
+            await self._listen()
+            self._watcher = asyncio.create_task(self._watch())
         return self
 
     async def __aexit__(
@@ -90,8 +94,33 @@ class Siblings:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._server is not None:
             self._server.close()
+
+    async def _listen(self) -> None:
+        """Listen at our place; raises OSError when there is no folder."""
+        place = self._places[self._own]
+        if not is_private(place.parent):
+            raise PermissionError(f"{place.parent} is not a folder of this user alone")
+        again = self._server is not None
+        if self._server is not None:
+            self._server.close()
+        # A worker that was killed has left its own behind.
+        place.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._hear, place, limit=_LONGEST)
+        self._bound = _identity(place)
+        if again:
+            _log.warning("%s was removed, and is made again", place)
+
+    async def _watch(self) -> None:
+        """Listen again whenever the socket is gone; the parent makes the folder again."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if _identity(self._places[self._own]) != self._bound:
+                with contextlib.suppress(OSError):
+                    await self._listen()
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer):
@@ -104,6 +133,14 @@ class Siblings:
                 pass  # it has gone, or is none of us
             except Exception:  # noqa: BLE001 - who asks gets no answer, and this worker goes on
                 _log.exception("a question of another worker could not be answered")
+
+
+def _identity(place: Path) -> tuple[int, int] | None:
+    try:
+        found = place.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 async def _ask(place: Path, name: str, argument: Any) -> Any:

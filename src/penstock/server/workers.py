@@ -11,18 +11,19 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
-import sys
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
-from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from penstock.budget.stores.sqlite.record import StoreRecord
 from penstock.config.settings import Config
+from penstock.config.trust import ConfigFile
 from penstock.pool.supervise import Backoff
+from penstock.processes import start_worker
+from penstock.server.worker_folder import LOOK_S, WorkerFolder, limits_file, worker_folder
 
 _VARIABLE = "PENSTOCK_WORKER"
 READY = b"ready\n"
@@ -42,6 +43,10 @@ class Post(msgspec.Struct, frozen=True):
     """Where it says that it answers."""
     leash: int
     """What ends when the parent does."""
+    limits: int
+    """The file in which all workers count."""
+    store: StoreRecord | None = None
+    """What the parent knows of the store."""
 
     @staticmethod
     def taken() -> Post | None:
@@ -87,14 +92,28 @@ def _part(whole: int | None, index: int, number: int) -> int | None:
     return max(1, whole // number + (index < whole % number))
 
 
+class _Shared(NamedTuple):
+    """What all workers of a gateway use."""
+
+    folder: WorkerFolder
+    limits: int
+
+
 class Workers:
     """The worker processes of one gateway."""
 
-    def __init__(self, number: int, listener: socket.socket, arguments: Iterable[str]) -> None:
-        """`arguments` are those of `penstock serve`."""
+    def __init__(
+        self,
+        number: int,
+        listener: socket.socket,
+        arguments: Iterable[str],
+        store: Callable[[], StoreRecord | None] = lambda: None,
+    ) -> None:
+        """`arguments` are those of `penstock serve`; `store` is what a worker is to expect."""
+        self._store = store
         self._number = number
         self._listener = listener
-        self._command = (sys.executable, "-m", "penstock", "serve", *arguments)
+        self._arguments = ("serve", *arguments)
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._ready: set[int] = set()
         self._all_ready = asyncio.Event()
@@ -108,11 +127,13 @@ class Workers:
 
     async def run(self, on_start: Callable[[], None]) -> int:
         """Until they are told to stop; the exit code. `on_start` is called when all answer."""
-        with _folder() as folder:
+        with worker_folder() as folder, _opened(limits_file()) as limits:
+            shared = _Shared(folder, limits)
             keepers = [
-                asyncio.create_task(self._keep(index, folder)) for index in range(self._number)
+                asyncio.create_task(self._keep(index, shared)) for index in range(self._number)
             ]
             started = asyncio.create_task(self._all_ready.wait())
+            watcher = asyncio.create_task(_watch(folder))
             try:
                 await asyncio.wait({started, *keepers}, return_when=asyncio.FIRST_COMPLETED)
                 if started.done():
@@ -121,9 +142,8 @@ class Workers:
                     self.stop()
                 await asyncio.gather(*keepers)
             finally:
-                started.cancel()
-                for keeper in keepers:
-                    keeper.cancel()
+                for task in (started, watcher, *keepers):
+                    task.cancel()
         return self._code
 
     def stop(self) -> None:
@@ -139,12 +159,12 @@ class Workers:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
 
-    async def _keep(self, index: int, folder: Path) -> None:
+    async def _keep(self, index: int, shared: _Shared) -> None:
         """Have a worker at this place, one after the other."""
         loop, backoff, quick = asyncio.get_running_loop(), Backoff(), 0
         while not self._stopping.is_set():
             began = loop.time()
-            code = await self._one(index, folder)
+            code = await self._one(index, shared)
             if self._stopping.is_set():
                 return
             if index not in self._ready:
@@ -158,20 +178,19 @@ class Workers:
                 async with asyncio.timeout(backoff.delay(quick, 0.0)):
                     await self._stopping.wait()
 
-    async def _one(self, index: int, folder: Path) -> int:
+    async def _one(self, index: int, shared: _Shared) -> int:
         """One process from its start to its end; its exit code."""
         ready, tells_ready = os.pipe()
         leash, holds_leash = os.pipe()
-        listener = self._listener.fileno()
-        post = Post(index, self._number, str(folder), listener, tells_ready, leash)
+        listener, limits = self._listener.fileno(), shared.limits
+        folder, expected = str(shared.folder.path), self._store()
+        post = Post(index, self._number, folder, listener, tells_ready, leash, limits, expected)
         try:
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    env={**os.environ, _VARIABLE: msgspec.json.encode(post).decode()},
-                    pass_fds=(listener, tells_ready, leash),
-                    # A terminal's Ctrl-C is for the parent, which tells them once.
-                    start_new_session=True,
+                process = await start_worker(
+                    self._arguments,
+                    {_VARIABLE: msgspec.json.encode(post).decode()},
+                    (listener, tells_ready, leash, limits, shared.folder.lock),
                 )
             finally:
                 os.close(tells_ready)
@@ -190,6 +209,21 @@ class Workers:
             self._running.pop(index, None)
 
 
+async def _watch(folder: WorkerFolder) -> None:
+    """Restore the folder whenever something has removed it."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        folder.restore()
+
+
+@contextlib.contextmanager
+def _opened(descriptor: int) -> Generator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 async def _read(descriptor: int) -> bytes:
     """What is written into a pipe before its other end is closed, or its first line."""
     reader = asyncio.StreamReader()
@@ -202,18 +236,10 @@ async def _read(descriptor: int) -> bytes:
         transport.close()
 
 
-@contextlib.contextmanager
-def _folder() -> Generator[Path]:
-    """Where workers meet; nobody else may enter it."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def arguments_of(file: Path | None, host: str, port: int) -> Iterator[str]:
-    """What a worker is started with."""
+def arguments_of(file: ConfigFile | None, host: str, port: int) -> Iterator[str]:
+    """The arguments of `serve` for a worker."""
     if file is not None:
-        yield from ("--config", str(file))
+        yield from ("--config", str(file.path))
+        if file.found:
+            yield "--found"
     yield from ("--host", host, "--port", str(port), "--workers", "1")

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+
+MAX_TOOL_CALLS = 1024
+"""Most tool calls of one answer; a provider may write a call in three bytes."""
+
+
+MAX_PARTS = 65_536
+"""Most parts of one answer; citations and signatures cut a text into many."""
+_Part = TypeVar("_Part")
+
+
+class Parts(list[_Part]):
+    """The parts of one answer; `append` raises MalformedResponse beyond `MAX_PARTS`."""
+
+    def append(self, part: _Part, /) -> None:
+        """Add a part."""
+        if len(self) >= MAX_PARTS:
+            raise MalformedResponse(f"the answer has more than {MAX_PARTS} parts", retryable=False)
+        super().append(part)
+
+
+def check_tool_calls(count: int) -> None:
+    """Raise MalformedResponse when an answer has more than `MAX_TOOL_CALLS` calls."""
+    if count > MAX_TOOL_CALLS:
+        raise MalformedResponse(
+            f"the answer has more than {MAX_TOOL_CALLS} tool calls", retryable=False
+        )
 
 
 def parse_arguments(text: str, *, tool: str) -> JSONObject:
@@ -34,7 +60,7 @@ class Assembler:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._parts: list[_TextBuffer | _ReasoningBuffer | CallBuffer | Content] = []
+        self._parts: Parts[_TextBuffer | _ReasoningBuffer | CallBuffer | Content] = Parts()
         self._tools: dict[int, CallBuffer] = {}
         self.run: list[str] = []
         """The text since the last part of another kind: always the same list, to append to.
@@ -103,7 +129,8 @@ class Assembler:
             if not isinstance(last, _TextBuffer):
                 last = _TextBuffer()
                 parts.append(last)
-            last.pieces.append("".join(self.run))
+            # The strings themselves, which the pool keeps as well: joined, they would exist twice.
+            last.pieces += self.run
             self.run.clear()
         return parts
 
@@ -135,7 +162,8 @@ class CallBuffer:
     __slots__ = ("id", "name", "pieces", "slot")
 
     def __init__(self, slot: int, id: str = "", name: str = "") -> None:
-        """Begin the call with this number among the calls."""
+        """Begin the call with this number, from 0, among the calls of an answer."""
+        check_tool_calls(slot + 1)
         self.slot = slot
         self.id = id
         self.name = name

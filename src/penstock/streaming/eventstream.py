@@ -95,7 +95,8 @@ class AWSEventStreamDecoder:
         if total > self._max_message_bytes:
             raise MalformedResponse(
                 f"an event stream message of {total} bytes is larger than the limit of "
-                f"{self._max_message_bytes} bytes"
+                f"{self._max_message_bytes} bytes",
+                retryable=False,
             )
         self._message_bytes = total
         self._headers_bytes = headers

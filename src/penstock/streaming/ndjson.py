@@ -53,5 +53,6 @@ class NDJSONDecoder:
     def _check(self, line: bytes | bytearray) -> None:
         if len(line) > self._max_line_bytes:
             raise MalformedResponse(
-                f"a line of JSON is larger than the limit of {self._max_line_bytes} bytes"
+                f"a line of JSON is larger than the limit of {self._max_line_bytes} bytes",
+                retryable=False,
             )

@@ -241,5 +241,6 @@ class SSEDecoder:
 
     def _refuse(self) -> None:
         raise MalformedResponse(
-            f"a server-sent event is larger than the limit of {self._max_event_bytes} bytes"
+            f"a server-sent event is larger than the limit of {self._max_event_bytes} bytes",
+            retryable=False,
         )

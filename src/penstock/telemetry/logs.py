@@ -129,7 +129,9 @@ class _Told:
         if told["attempts"] > 1:
             parts.append(f"{told['attempts']} attempts")
         if "input_tokens" in told or "output_tokens" in told:
-            parts.append(f"{told.get('input_tokens', 0)}+{told.get('output_tokens', 0)} tokens")
+            mark = " (estimated: implausible counts)" if "implausible_usage" in told else ""
+            counts = f"{told.get('input_tokens', 0)}+{told.get('output_tokens', 0)} tokens"
+            parts.append(counts + mark)
         if told.get("cost_usd"):
             parts.append(f"${told['cost_usd']:.6f}")
         if "key" in told:
@@ -156,6 +158,7 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
         ),
         "input_tokens": usage and usage.input_tokens,
         "output_tokens": usage and usage.output_tokens,
+        "implausible_usage": True if usage and usage.implausible else None,
         "cost_usd": None if record.cost_nanos is None else record.cost_nanos / 1e9,
     }
     return {name: value for name, value in fields.items() if value is not None}

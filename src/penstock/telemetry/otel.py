@@ -245,6 +245,8 @@ class OpenTelemetry:
             yield from names.usage_attributes(record.usage)
             if record.usage.estimated:
                 yield names.ESTIMATED, True
+            if record.usage.implausible:
+                yield names.IMPLAUSIBLE, True
 
     def _measure(self, record: RequestRecord) -> None:
         answered = has_answered(record)

@@ -95,6 +95,12 @@ class PrometheusMetrics:
             (*place, "type"),
             registry,
         )
+        self._implausible = Counted(
+            "penstock_implausible_usage",
+            "Attempts whose provider reported impossible token counts, which estimates replace.",
+            place,
+            registry,
+        )
         self._cost = Counted(
             "penstock_cost_usd",
             "What requests cost, in US dollars, where the price is known.",
@@ -137,6 +143,8 @@ class PrometheusMetrics:
         place = self._place(record.provider, record.model, has_answered(record))
         self._attempts.add(1, *place, record.outcome, record.error or "")
         self._attempt_duration.observe(record.duration_s, *place, record.outcome)
+        if record.usage is not None and record.usage.implausible:
+            self._implausible.add(1, *place)
 
     def _count_request(self, record: RequestRecord) -> None:
         # One that began before the subscription was never counted up.

@@ -165,7 +165,7 @@ async def engine_closed_live(case: Case) -> None:
 async def back_pressure(case: Case) -> None:
     """An unread stream is not read from the upstream either, and loses nothing by it."""
     case.play(Scenario(text=HUGE))
-    handle = await case.stream(max_tokens=9999)
+    handle = await case.stream(max_tokens=300_000)
     await _settled(case)
     before = case.upstream.progress
     pieces = texts(await collect(handle))

@@ -28,6 +28,12 @@ def _list(cursor: str | None) -> Any:
         case "thousand-tools":
             tools = [_named(page * PAGE + number) for number in range(PAGE)]
             return {"tools": tools} | ({"nextCursor": str(page + 1)} if page + 1 < PAGES else {})
+        case "ten-thousand-tools":
+            tools = [_named(page * 1000 + number) for number in range(1000)]
+            return {"tools": tools, "nextCursor": str(page + 1)}
+        case "large-tools":
+            tools = [{**_named(page), "description": "x" * 3_000_000}]
+            return {"tools": tools, "nextCursor": str(page + 1)}
         case "endless-pages":
             return {"tools": [LOOK, _named(page)], "nextCursor": str(page + 1)}
         case "same-page-for-ever":

@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock.config.settings import Config
+from penstock.config.trust import ConfigFile
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import LIMIT_S, at_terminal, environment, run_penstock
 
@@ -104,12 +105,18 @@ def test_serve_hands_over_the_configuration_and_the_address(
     assert list(calls[0][0].models) == ["default", "words"]
     found = str(folder / "penstock.toml")
     assert [options for _, options in calls] == [
-        {"host": "127.0.0.1", "port": 0, "source": found, "file": Path(found), "workers": None},
+        {
+            "host": "127.0.0.1",
+            "port": 0,
+            "source": found,
+            "file": ConfigFile(Path(found), found=True),
+            "workers": None,
+        },
         {
             "host": "127.0.0.2",
             "port": 8400,
             "source": "penstock.toml",
-            "file": "penstock.toml",
+            "file": ConfigFile(Path("penstock.toml")),
             "workers": 3,
         },
         {

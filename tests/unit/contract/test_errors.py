@@ -70,7 +70,7 @@ def test_the_drawing_shows_the_real_tree() -> None:
     for name in ("gateway", "testing", "providers.http", "providers.openai_chat", "server", "cli"):
         importlib.import_module(f"penstock.{name}")
     assert drawn_tree() == real_tree()
-    assert len(drawn_tree()) == 19
+    assert len(drawn_tree()) == 20
 
 
 def test_the_drawing_follows_the_order_of_the_definitions() -> None:

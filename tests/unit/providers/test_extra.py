@@ -117,3 +117,8 @@ async def test_a_target_that_speaks_otherwise_names_them() -> None:
     assert result.metadata.dropped_options == ("top_k",)
     assert "top_k" not in body
     assert result.extra is None
+
+
+def test_an_answer_with_a_broken_character_in_a_field_of_its_own_has_none() -> None:
+    """A typed decoder passes over what it does not know, without a look at its characters."""
+    assert other_fields(b'{"id": "x", "note": "\x8f"}', {"id"}) == {}

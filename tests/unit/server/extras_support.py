@@ -94,19 +94,25 @@ STREAMS: Mapping[str, list[dict[str, Any]]] = {
 
 @dataclass
 class Upstream:
-    """One provider; `bodies` are what it was asked, in their order."""
+    """One provider; `bodies` and `headers` are what it was sent, in their order."""
 
     kind: str
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    headers: list[Mapping[str, str]] = field(default_factory=list[Mapping[str, str]])
+
+    @property
+    def shape(self) -> str:
+        """The kind whose answers it gives."""
+        return self.kind if self.kind in ANSWERS else "openai-chat"
 
     def answer(self, body: dict[str, Any]) -> tuple[str, bytes]:
         """The type and the bytes of an answer."""
         if not body.get("stream"):
-            return "application/json", json.dumps(ANSWERS[self.kind]).encode()
+            return "application/json", json.dumps(ANSWERS[self.shape]).encode()
         events = [
             f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n"
-            for event in STREAMS[self.kind]
+            for event in STREAMS[self.shape]
         ]
         return "text/event-stream", "".join(events).encode()
 
@@ -120,6 +126,7 @@ async def upstream(kind: str) -> AsyncGenerator[Upstream]:
         request = await read_request(reader)
         assert request is not None
         seen.bodies.append(json.loads(request.body))
+        seen.headers.append(request.headers)
         content_type, body = seen.answer(seen.bodies[-1])
         head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n"
         writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)

@@ -146,6 +146,7 @@ def test_nothing_secret_is_left_in_a_configuration(monkeypatch: pytest.MonkeyPat
         ("https://host/v1", "https://host/v1"),
         ("https://key@host/v1", f"https://{MASK}@host/v1"),
         ("https://a:b@c@host/", f"https://{MASK}@host/"),
+        ("postgresql://a:b/c@host/db", f"postgresql://{MASK}@host/db"),
         ("https://host/a@b", "https://host/a@b"),
         ("https://host?key=1&b", f"https://host?key={MASK}&{MASK}"),
         ("https://host/?a=x@y", f"https://host/?a={MASK}"),

@@ -310,7 +310,7 @@ def test_the_python_line_names_the_python_that_has_penstock(
     def which(_: str) -> str | None:
         return found[path]
 
-    monkeypatch.setattr("penstock.server.screen.shutil.which", which)
+    monkeypatch.setattr("penstock.server.screen.find_program", which)
     monkeypatch.setattr("penstock.server.screen.Path.cwd", lambda: Path(folder))
     with listen("127.0.0.1", 0) as listener:
         Screen(Config.embedded(), url_of(listener), "x").started()

@@ -47,7 +47,7 @@ class Reloading:
         self.gateway = gateway
         self.file = file
         self.reloader = Reloader(
-            gateway.engine.config, file, lambda: load(file), gateway.app.change, certificates
+            gateway.engine.config, (file,), lambda: load(file), gateway.app.change, certificates
         )
 
     async def write(self, text: str) -> None:
@@ -223,7 +223,7 @@ async def test_it_watches_the_file_by_itself(
     async def apply(config: Config) -> None:
         applied.append(config)
 
-    reloader = Reloader(load(file), file, lambda: load(file), apply)
+    reloader = Reloader(load(file), (file,), lambda: load(file), apply)
     watching = asyncio.create_task(reloader.run())
     try:
         await asyncio.sleep(0)

@@ -113,12 +113,20 @@ class ServerLimits:
         finally:
             self.running -= 1
 
-    def admit(self, request: AnyRequest, ranked: Sequence[Target]) -> TokenAdmission:
+    def count(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
+        """Return the tokens that the request may take; None where no tokens are counted."""
+        if self._tokens is None or not isinstance(request, SamplingRequest):
+            return None
+        return estimate_request(request, ranked[0].model) + request.max_tokens
+
+    def admit(
+        self, request: AnyRequest, ranked: Sequence[Target], tokens: int | None = None
+    ) -> TokenAdmission:
         """Let a request through that there are tokens for; raises RateLimited."""
         window = self._tokens
-        if window is None or not isinstance(request, SamplingRequest):
+        wanted = self.count(request, ranked) if tokens is None else tokens
+        if window is None or wanted is None:
             return TokenAdmission(ranked, None)
-        wanted = estimate_request(request, ranked[0].model) + request.max_tokens
         taken = window.take(wanted)
         if taken is not None:
             return TokenAdmission(ranked, taken)

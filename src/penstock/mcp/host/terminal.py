@@ -22,6 +22,7 @@ from penstock.contract.errors import InvalidRequest
 from penstock.contract.mcp_sampling import decode_params
 from penstock.contract.messages import Text, join_text
 from penstock.mcp.host.showing import edited, lines_of, params_of, visible
+from penstock.processes import start_editor
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,7 +142,9 @@ async def _in_editor(text: str, suffix: str) -> str | None:
         file = Path(folder) / f"review{suffix}"
         file.write_text(text, encoding="utf-8")
         try:
-            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+            # In the folder of the file: editors read settings, some of them commands, where they
+            # are started.
+            process = await start_editor([*shlex.split(editor), str(file)], cwd=Path(folder))
         except (OSError, ValueError):
             return None
         try:

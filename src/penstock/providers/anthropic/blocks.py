@@ -27,7 +27,12 @@ from penstock.contract.messages import (
 from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.shapes import Block, Delta
 from penstock.providers.mcp_calls import parts_of
-from penstock.streaming.assemble import CallBuffer, parse_arguments
+from penstock.streaming.assemble import (
+    CallBuffer,
+    Parts,
+    check_tool_calls,
+    parse_arguments,
+)
 
 
 class _Text:
@@ -41,12 +46,14 @@ class _Text:
 
 
 class _Thinking:
-    __slots__ = ("pieces", "redacted", "signature")
+    __slots__ = ("pieces", "redacted", "signature", "signed")
 
     def __init__(self, signature: str | None, *, redacted: bool) -> None:
         self.pieces: list[str] = []
         self.signature = signature or None
         self.redacted = redacted
+        self.signed = False
+        """Whether the stream's reader has the whole part."""
 
     def build(self) -> Reasoning:
         text = "".join(self.pieces)
@@ -56,7 +63,7 @@ class _Thinking:
 class _MCPCall:
     """A call that the provider makes at an MCP server; the answer is a block of its own."""
 
-    __slots__ = ("answer", "id", "name", "pieces", "server", "started")
+    __slots__ = ("answer", "ended", "id", "name", "pieces", "server", "started")
 
     def __init__(self, id: str, name: str = "", server: str = "") -> None:
         self.id = id
@@ -65,6 +72,7 @@ class _MCPCall:
         self.pieces: list[str] = []
         # The answer to a call of an earlier, paused reply was announced there.
         self.started = not name
+        self.ended = False
         self.answer: Block | None = None
 
     @property
@@ -103,10 +111,11 @@ class Blocks:
 
     def __init__(self) -> None:
         """Know no block yet."""
-        self._parts: list[_Piece] = []
+        self._parts: Parts[_Piece] = Parts()
         self._by_index: dict[int, _Piece | None] = {}
         self._calls = 0
         self._mcp_calls: dict[str, _MCPCall] = {}
+        """The first call of each id."""
         self._texts: dict[int, list[str]] = {}
 
     @property
@@ -171,9 +180,12 @@ class Blocks:
     def end(self, index: int, events: list[ProviderEvent]) -> None:
         """A block is whole: thinking is signed, a call of an MCP server has its arguments."""
         part = self._by_index.get(index)
-        if isinstance(part, _Thinking) and part.signature is not None:
+        # Once: a stop that is repeated without end would repeat all of the block.
+        if isinstance(part, _Thinking) and part.signature is not None and not part.signed:
+            part.signed = True
             events.append(ReasoningDelta("", part.build()))
-        if isinstance(part, _MCPCall) and part.answer is None:
+        if isinstance(part, _MCPCall) and part.answer is None and not part.ended:
+            part.ended = True
             _start(part, events)
 
     def content(self, *, cut: bool, pieces: bool) -> tuple[Content, ...]:
@@ -227,24 +239,26 @@ class Blocks:
             if block.input:
                 written = msgspec.json.encode(_input(block.input, block.name)).decode()
                 call.pieces.append(written)
-            self._parts.append(call)
-            # Of several with one id, the first gets the answer.
-            self._mcp_calls.setdefault(call.id, call)
-            return call
+            return self._add_mcp(call)
         if block.type == "mcp_tool_result":
             return self._answer_mcp(block, events)
         return None
 
     def _answer_mcp(self, block: Block, events: list[ProviderEvent]) -> _MCPCall:
         id = block.tool_use_id or ""
-        call = self._mcp_calls.get(id)
-        if call is None:
-            call = self._mcp_calls[id] = _MCPCall(id)
-            self._parts.append(call)
-        _start(call, events)
+        call = self._mcp_calls.get(id) or self._add_mcp(_MCPCall(id))
+        # Once: an answer that is repeated without end would read the arguments each time.
+        if call.answer is None:
+            _start(call, events)
         call.answer = block
         content = parts_of(block.content)
         events.append(ToolEnded(id, call.name, bool(block.is_error), content))
+        return call
+
+    def _add_mcp(self, call: _MCPCall) -> _MCPCall:
+        self._mcp_calls.setdefault(call.id, call)
+        check_tool_calls(len(self._mcp_calls))
+        self._parts.append(call)
         return call
 
 

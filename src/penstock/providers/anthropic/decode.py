@@ -19,6 +19,7 @@ from penstock.providers.anthropic.blocks import Blocks
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.anthropic.resume import PAUSED
 from penstock.providers.anthropic.shapes import Answer, Event, StopDetails, WireUsage
+from penstock.providers.counts import has_counts
 from penstock.providers.extra import other_fields
 from penstock.providers.json_body import read_json
 from penstock.providers.stream_reader import StreamReader
@@ -37,6 +38,7 @@ _STOP_REASONS: Mapping[str, StopReason] = {
 _ANSWER_FIELDS = frozenset({"role", "stop_sequence", *Answer.__struct_fields__} - {"stop_details"})
 
 _decode_event = msgspec.json.Decoder(Event).decode
+_decode_usage = msgspec.json.Decoder(WireUsage).decode
 _decode_answer = msgspec.json.Decoder(Answer).decode
 
 
@@ -143,13 +145,14 @@ class MessageStreamDecoder(StreamReader[ServerSentEvent]):
 class _Collector:
     """Keeps what one answer has said, whether it came whole or in pieces."""
 
-    __slots__ = ("blocks", "details", "model", "reason", "response_id", "usage")
+    __slots__ = ("_unreadable", "blocks", "details", "model", "reason", "response_id", "usage")
 
     def __init__(self) -> None:
         self.blocks = Blocks()
         self.reason: str | None = None
         self.details: StopDetails | None = None
         self.usage: WireUsage | None = None
+        self._unreadable = False
         self.response_id: str | None = None
         self.model: str | None = None
 
@@ -160,10 +163,17 @@ class _Collector:
         self.details = answer.stop_details
         self.add_usage(answer.usage)
 
-    def add_usage(self, usage: WireUsage | None) -> None:
+    def add_usage(self, raw: msgspec.Raw) -> None:
         """Take a later count, which replaces an earlier one field by field."""
-        if usage is None or self.usage is None:
-            self.usage = usage or self.usage
+        if not has_counts(raw):
+            return
+        try:
+            usage = _decode_usage(raw)
+        except (ValueError, RecursionError):
+            self._unreadable = True
+            return
+        if self.usage is None:
+            self.usage = usage
             return
         for name in WireUsage.__struct_fields__:
             if (value := getattr(usage, name)) is not None:
@@ -179,7 +189,10 @@ class _Collector:
             stop = "toolUse"
         elif reason == "tool_use":
             raise MalformedResponse("the answer stopped for a tool and names none")
-        return Reply(content, self.model or "", stop, _usage(self.usage), self.response_id, reason)
+        usage = _usage(self.usage)
+        if self._unreadable:
+            usage = msgspec.structs.replace(usage, implausible=True)
+        return Reply(content, self.model or "", stop, usage, self.response_id, reason)
 
 
 def _refusal(details: StopDetails | None) -> str:

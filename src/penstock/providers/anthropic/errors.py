@@ -28,6 +28,7 @@ import msgspec
 
 from penstock.contract.errors import PenstockError, Problem, RateLimited
 from penstock.providers import reports
+from penstock.providers.redacted_body import without_named_keys
 
 _NO_MONEY = frozenset({"enforced_spend_limit_reached", "billing_error"})
 _STATUS_OF_TYPE: Mapping[str, int] = {
@@ -80,7 +81,9 @@ def map_inline_error(value: Any) -> PenstockError:
     It has no status and no headers; its type tells what the status would have been, and an error
     that tells nothing counts as a failure on the provider's side.
     """
-    report = _read_body(value) if isinstance(value, bytes) else _read_value(value)
+    report = (
+        _read_body(value) if isinstance(value, bytes) else _read_value(without_named_keys(value))
+    )
     return _classify(report, report.implied_status or 500, None)
 
 

@@ -63,7 +63,8 @@ class Answer(_Shape):
     content: list[Block] | None = None
     stop_reason: str | None = None
     stop_details: StopDetails | None = None
-    usage: WireUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    """A `WireUsage`, read apart from the rest."""
     error: Any = None
 
 
@@ -87,5 +88,6 @@ class Event(_Shape):
     delta: Delta | None = None
     content_block: Block | None = None
     message: Answer | None = None
-    usage: WireUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    """A `WireUsage`, read apart from the rest."""
     error: Any = None

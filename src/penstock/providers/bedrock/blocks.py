@@ -11,7 +11,7 @@ import binascii
 from typing import TypeAlias
 
 from penstock.contract.messages import Content, Reasoning, Text
-from penstock.streaming.assemble import CallBuffer
+from penstock.streaming.assemble import CallBuffer, Parts
 
 
 class TextBlock:
@@ -32,19 +32,21 @@ class TextBlock:
 class ThinkingBlock:
     """Thinking in pieces, or what is not to be seen of it."""
 
-    __slots__ = ("pieces", "redacted", "signature")
+    __slots__ = ("pieces", "redacted", "signature", "signed")
 
     def __init__(self) -> None:
         """Start empty."""
         self.pieces: list[str] = []
         self.redacted: list[str] = []
-        self.signature: str | None = None
+        self.signature: list[str] = []
+        self.signed = False
+        """Whether the stream's reader has the whole part."""
 
     def build(self) -> Reasoning:
         """The part, with its signature or its encrypted form unchanged."""
         if self.redacted:
             return Reasoning(signature=_joined_base64(self.redacted), redacted=True)
-        return Reasoning("".join(self.pieces), signature=self.signature)
+        return Reasoning("".join(self.pieces), signature="".join(self.signature) or None)
 
 
 AnyBlock: TypeAlias = TextBlock | ThinkingBlock | CallBuffer
@@ -53,27 +55,34 @@ AnyBlock: TypeAlias = TextBlock | ThinkingBlock | CallBuffer
 class Blocks:
     """The blocks so far, by index and in the order in which each began."""
 
-    __slots__ = ("by_index", "calls")
+    __slots__ = ("_parts", "by_index", "calls")
 
     def __init__(self) -> None:
         """Start empty."""
+        self._parts: Parts[AnyBlock] = Parts()
         self.by_index: dict[int, AnyBlock] = {}
         self.calls = 0
 
     def text(self, index: int) -> TextBlock | None:
         """The text at this index, begun if it is new; None where something else is."""
-        block = self.by_index.setdefault(index, TextBlock())
+        block = self.by_index.get(index) or self._begin(index, TextBlock())
         return block if isinstance(block, TextBlock) else None
 
     def thinking(self, index: int) -> ThinkingBlock | None:
         """The thinking at this index, begun if it is new; None where something else is."""
-        block = self.by_index.setdefault(index, ThinkingBlock())
+        block = self.by_index.get(index) or self._begin(index, ThinkingBlock())
         return block if isinstance(block, ThinkingBlock) else None
 
     def begin_call(self, index: int, id: str, name: str) -> CallBuffer:
         """A new call at this index."""
-        block = self.by_index[index] = CallBuffer(self.calls, id, name)
+        block = CallBuffer(self.calls, id, name)
         self.calls += 1
+        self._begin(index, block)
+        return block
+
+    def _begin(self, index: int, block: AnyBlock) -> AnyBlock:
+        self._parts.append(block)
+        self.by_index[index] = block
         return block
 
     @property

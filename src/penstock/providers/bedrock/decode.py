@@ -12,6 +12,7 @@ from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, Reasoning, Text, ToolUse, join_text
 from penstock.providers.bedrock.errors import map_error
 from penstock.providers.bedrock.shapes import Answer, Block, ReasoningBlock, WireUsage
+from penstock.providers.counts import read_counts
 from penstock.providers.json_body import read_json
 
 _STOP_REASONS: Mapping[str, StopReason] = {
@@ -30,6 +31,7 @@ _MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 _SERVER_TOOL = "server_tool_use"
 
 _decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_usage = msgspec.json.Decoder(WireUsage).decode
 
 
 def decode(body: bytes, headers: Mapping[str, str]) -> Reply:
@@ -45,7 +47,7 @@ def decode(body: bytes, headers: Mapping[str, str]) -> Reply:
 
 
 def reply(
-    content: tuple[Content, ...], reason: str, usage: WireUsage | None, headers: Mapping[str, str]
+    content: tuple[Content, ...], reason: str, usage: msgspec.Raw, headers: Mapping[str, str]
 ) -> Reply:
     """The whole answer; raises ContentRejected or MalformedResponse when its reason says so.
 
@@ -57,7 +59,7 @@ def reply(
         content,
         "",
         "toolUse" if calls else _STOP_REASONS.get(reason, reason),
-        _usage(usage),
+        read_counts(usage, _decode_usage, _usage),
         headers.get("x-amzn-requestid"),
         reason,
     )
@@ -103,9 +105,7 @@ def _reasoning(block: ReasoningBlock) -> Content | None:
     return None if thought is None else Reasoning(thought.text, signature=thought.signature)
 
 
-def _usage(usage: WireUsage | None) -> Usage:
-    if usage is None:
-        return Usage()
+def _usage(usage: WireUsage) -> Usage:
     read, written = usage.cache_read_input_tokens, usage.cache_write_input_tokens
     fresh = usage.input_tokens
     return Usage(

@@ -10,6 +10,7 @@ from penstock.contract.errors import InvalidRequest, MalformedResponse, Problem
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.messages import JSONObject
 from penstock.providers.bedrock.address import model_path
+from penstock.providers.counts import count_of
 from penstock.providers.dialect import WireCall
 from penstock.providers.json_body import write_json
 
@@ -19,7 +20,7 @@ _TOKENS_HEADER = "x-amzn-bedrock-input-token-count"
 
 class _Titan(msgspec.Struct, rename="camel"):
     embedding: tuple[float, ...]
-    input_text_token_count: int | None = None
+    input_text_token_count: msgspec.Raw = msgspec.Raw()
 
 
 class _ByType(msgspec.Struct):
@@ -56,10 +57,10 @@ def decode(body: bytes, model: str, headers: Mapping[str, str]) -> Vectors:
     """The vectors in the order of their texts; Cohere's tokens are counted in a header only."""
     try:
         counted = headers.get(_TOKENS_HEADER, "")
-        tokens = int(counted) if counted.isdecimal() else None
+        tokens = count_of(msgspec.Raw(counted.encode())) if counted.isdecimal() else None
         if not _is_cohere(model):
             answer = _decode_titan(body)
-            told = answer.input_text_token_count
+            told = count_of(answer.input_text_token_count)
             return Vectors((answer.embedding,), model, Usage(tokens if told is None else told))
         found = _decode_cohere(body).embeddings
     except (ValueError, RecursionError) as error:

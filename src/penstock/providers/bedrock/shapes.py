@@ -81,7 +81,8 @@ class Answer(_Shape):
 
     output: Output | None = None
     stop_reason: str | None = None
-    usage: WireUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    """A `WireUsage`, read by `counts.read_counts`."""
     kind: str | None = msgspec.field(default=None, name="__type")
 
 
@@ -142,4 +143,5 @@ class MessageStop(_Shape):
 class StreamMetadata(_Shape):
     """`metadata`, which follows `messageStop`."""
 
-    usage: WireUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    """A `WireUsage`, read by `counts.read_counts`."""

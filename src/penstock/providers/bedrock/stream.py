@@ -24,7 +24,6 @@ from penstock.providers.bedrock.shapes import (
     MessageStop,
     ReasoningPiece,
     StreamMetadata,
-    WireUsage,
 )
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import CallBuffer
@@ -56,7 +55,7 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
         self._blocks = Blocks()
         self._foreign: set[int] = set()
         self._reason: str | None = None
-        self._usage: WireUsage | None = None
+        self._usage = msgspec.Raw()
         self._metadata = False
 
     def _read(self, frames: Sequence[EventStreamMessage], events: _Events) -> None:
@@ -106,8 +105,14 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
 
     def _stop(self, payload: bytes, events: _Events) -> None:
         block = self._blocks.by_index.get(_decode_block_stop(payload).content_block_index)
-        if isinstance(block, ThinkingBlock) and (part := block.build()).signature is not None:
-            events.append(ReasoningDelta("", part))
+        # Once: a stop that is repeated without end would repeat all of the thinking.
+        if (
+            isinstance(block, ThinkingBlock)
+            and not block.signed
+            and (block.signature or block.redacted)
+        ):
+            block.signed = True
+            events.append(ReasoningDelta("", block.build()))
 
     def _add(self, piece: ContentBlockDelta, events: _Events) -> None:
         delta, index = piece.delta, piece.content_block_index
@@ -138,7 +143,7 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
             block.pieces.append(thought.text)
             events.append(ReasoningDelta(thought.text))
         if thought.signature:
-            block.signature = (block.signature or "") + thought.signature
+            block.signature.append(thought.signature)
         if thought.redacted_content:
             block.redacted.append(thought.redacted_content)
 

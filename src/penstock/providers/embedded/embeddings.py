@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.contract.exchange import Usage, Vectors
-from penstock.providers.embedded.install import REMEDY, not_installed
-from penstock.providers.embedded.weights import package_folder
+from penstock.providers.embedded.files import REMEDY, not_installed, package_folder, verify
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +78,8 @@ class WordVectors:
         with self._lock:
             if self._table is not None:
                 return
-            folder = package_folder("wordllama")
+            verify(MODEL)
+            folder = package_folder(MODEL)
             try:
                 self._numpy = importlib.import_module("numpy")
                 tokenizers: Any = importlib.import_module("tokenizers")

@@ -2,6 +2,9 @@
 
 They cannot be an extra of our own package: each is installed without its declared dependencies,
 which would build a second copy of llama.cpp from source and bring clients of model hubs along.
+
+A file is installed by its SHA-256 only: `requirements.txt` has those of all files of each version,
+as `scripts/lock` writes them. The model's own files are verified again when they are loaded.
 """
 
 from __future__ import annotations
@@ -9,15 +12,29 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
-import shutil
-import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
 
+from penstock import processes
 from penstock.contract.errors import ConfigurationError
+from penstock.providers.embedded.files import REMEDY, is_damaged, not_installed, verify
 
-REMEDY = "penstock embedded install"
+__all__ = [
+    "LOCK_FILE",
+    "PACKAGES",
+    "REMEDY",
+    "Package",
+    "Progress",
+    "install",
+    "missing",
+    "not_installed",
+]
+
+LOCK_FILE = Path(__file__).with_name("requirements.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +80,24 @@ def missing(*, own_file: bool = False) -> list[str]:
     return [package.name for package in needed if not _present(package)]
 
 
-def not_installed() -> ConfigurationError:
-    """The error that every use without the packages ends in."""
-    return ConfigurationError(f"the embedded model is not installed; run: {REMEDY}")
-
-
 def install(progress: Callable[[Progress], None] = lambda _: None) -> None:
-    """Bring every package that is missing, one after the other.
+    """Install every package that is missing, outdated or damaged, one after the other.
 
-    Does nothing when all are here. Raises ConfigurationError with the installer's last words.
+    Does nothing when all are there. Raises ConfigurationError with the installer's last words.
     """
-    wanted = [package for package in PACKAGES if not _present(package) or _outdated(package)]
+    damaged = {each for each in PACKAGES if _present(each) and is_damaged(each.module)}
+    wanted = [each for each in PACKAGES if not _present(each) or _outdated(each) or each in damaged]
     if not wanted:
         return
-    command = _installer(wanted)
+    command = _installer()
+    locked = _locked()
     for done, package in enumerate(wanted):
         progress(Progress(package.name, done, len(wanted)))
-        _run([*command, package.requirement])
+        again = ["--force-reinstall"] if package in damaged else []
+        _install(package, [*command, *again], locked[package.name])
     importlib.invalidate_caches()
+    for package in filter(_present, wanted):
+        verify(package.module)
     progress(Progress("", len(wanted), len(wanted)))
 
 
@@ -95,31 +112,55 @@ def _outdated(package: Package) -> bool:
         return True
 
 
-def _installer(wanted: Sequence[Package]) -> list[str]:
-    """The command up to the requirement: pip, or uv where the environment has no pip."""
-    if importlib.util.find_spec("pip") is not None:
+def _locked() -> dict[str, str]:
+    """The lines of the lock file for each package: its version and the hashes of its files."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in LOCK_FILE.read_text(encoding="utf-8").splitlines():
+        if not line.startswith((" ", "#")):
+            name = line.partition("==")[0]
+        found[name] = f"{found.get(name, '')}{line}\n"
+    return found
+
+
+def _installer() -> list[str]:
+    """The command up to the requirements: pip, or uv where the environment has no pip."""
+    if _is_installed("pip"):
+        pip = processes.interpreter("-m", "pip")
         quiet = ["--quiet", "--no-input", "--disable-pip-version-check"]
-        return [sys.executable, "-m", "pip", "install", "--no-deps", *quiet]
-    if uv := shutil.which("uv"):
-        return [uv, "pip", "install", "--quiet", "--no-deps", "--python", sys.executable]
-    packages = " ".join(package.requirement for package in wanted)
+        return [*pip, "install", "--no-deps", "--require-hashes", *quiet]
+    if uv := processes.find_program("uv"):
+        quiet = ["--quiet", "--no-deps", "--require-hashes", "--python", sys.executable]
+        return [uv, "pip", "install", *quiet]
     raise ConfigurationError(
         f"{sys.executable} has no pip; run: {sys.executable} -m ensurepip, then {REMEDY}; "
-        f"or: uv pip install --python {sys.executable} --no-deps {packages}"
+        f"or: uv pip install --python {sys.executable} --no-deps --require-hashes -r {LOCK_FILE}"
     )
 
 
-def _run(command: Sequence[str]) -> None:
-    try:
-        result = subprocess.run(  # noqa: S603 - our own command with pinned names
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        raise ConfigurationError(f"cannot run {command[0]}: {error}") from error
+def _is_installed(module: str) -> bool:
+    """Whether a child interpreter finds this module; the working folder does not count."""
+    folders = [each for each in sys.path if Path(each).is_absolute()]
+    return PathFinder.find_spec(module, folders) is not None
+
+
+def _install(package: Package, command: Sequence[str], locked: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        file = Path(folder) / "requirements.txt"
+        file.write_text(locked, encoding="utf-8")
+        result = _run([*command, "-r", str(file)])
     if result.returncode != 0:
         last = "\n".join((result.stderr.strip() or result.stdout.strip()).splitlines()[-5:])
         raise ConfigurationError(
-            f"installing {command[-1]} failed:\n{last}\n"
+            f"installing {package.requirement} failed:\n{last}\n"
             f"put that right and run again: {REMEDY}\n"
-            f"or by hand: {' '.join(command)}"
+            f"or by hand: {' '.join(command)} -r {LOCK_FILE}"
         )
+
+
+def _run(command: Sequence[str]) -> processes.Finished:
+    try:
+        # At the root of the file system: uv reads settings where it runs, and in the folders above.
+        return processes.run(command, cwd=Path(Path.cwd().anchor))
+    except OSError as error:
+        raise ConfigurationError(f"cannot run {command[0]}: {error}") from error

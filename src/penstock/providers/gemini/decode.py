@@ -24,6 +24,7 @@ from penstock.contract.messages import (
     Text,
     ToolUse,
 )
+from penstock.providers.counts import has_counts, read_counts
 from penstock.providers.gemini import mcp
 from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
 from penstock.providers.gemini.errors import map_inline_error
@@ -38,7 +39,7 @@ from penstock.providers.gemini.shapes import (
 )
 from penstock.providers.json_body import read_json
 from penstock.providers.reports import listed_error
-from penstock.streaming.assemble import Assembler
+from penstock.streaming.assemble import Assembler, check_tool_calls
 
 _STOP_REASONS: Mapping[str, StopReason] = {
     "STOP": "endTurn",
@@ -72,6 +73,7 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _SHOWN = 300
 
 decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_usage = msgspec.json.Decoder(WireUsage).decode
 
 
 def decode(body: bytes) -> Reply:
@@ -107,16 +109,27 @@ def blocked(answer: Answer) -> ContentRejected | None:
 class Collector:
     """Keeps what one answer has said, whether it came whole or in pieces."""
 
-    __slots__ = ("_ids", "_message", "_parts", "_run", "_token", "model", "response_id", "usage")
+    __slots__ = (
+        "_calls",
+        "_ids",
+        "_message",
+        "_parts",
+        "_run",
+        "_token",
+        "model",
+        "response_id",
+        "usage",
+    )
 
     def __init__(self) -> None:
         """Start empty."""
         self._parts = Assembler()
         self._run = self._parts.run
-        self._ids: list[str] = []
+        self._ids: set[str] = set()
+        self._calls = 0
         self._token: str | None = None
         self._message = ""
-        self.usage: WireUsage | None = None
+        self.usage = msgspec.Raw()
         self.response_id: str | None = None
         self.model: str | None = None
 
@@ -127,7 +140,7 @@ class Collector:
 
     def learn(self, answer: Answer) -> None:
         """Take over what stands beside the candidates."""
-        if answer.usage_metadata is not None:
+        if has_counts(answer.usage_metadata):
             self.usage = answer.usage_metadata
         if self.response_id is None:
             self.response_id = answer.response_id
@@ -167,7 +180,7 @@ class Collector:
             self.model or "",
             # Empty, so that an answer that never ends is not taken for one that did.
             "" if paused else _stop_reason(reason, content),
-            _usage(self.usage),
+            read_counts(self.usage, _decode_usage, _usage),
             self.response_id,
             reason,
         )
@@ -200,11 +213,13 @@ class Collector:
             self._parts.reasoning(text)
 
     def _add_call(self, call: Call, meta: JSONObject | None, events: list[ProviderEvent]) -> None:
-        number, id = len(self._ids), call.id
+        number, id = self._calls, call.id
+        self._calls += 1
+        check_tool_calls(self._calls)
         # Older models name no id, and two calls of one id could not be told apart.
         if not id or id in self._ids:
             id = call_id(self.response_id, number)
-        self._ids.append(id)
+        self._ids.add(id)
         arguments = call.args or {}
         self._parts.whole(ToolUse(id, call.name or "", arguments, meta=meta))
         written = msgspec.json.encode(arguments).decode()
@@ -238,9 +253,7 @@ def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
     return _STOP_REASONS.get(reason, reason)
 
 
-def _usage(usage: WireUsage | None) -> Usage:
-    if usage is None:
-        return Usage()
+def _usage(usage: WireUsage) -> Usage:
     return Usage(
         _sum(usage.prompt_token_count, usage.tool_use_prompt_token_count),
         _sum(usage.candidates_token_count, usage.thoughts_token_count),

@@ -10,6 +10,7 @@ import msgspec
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.messages import JSONObject
+from penstock.providers.counts import read_counts
 from penstock.providers.dialect import Options, WireCall
 from penstock.providers.gemini.address import method, resource
 from penstock.providers.gemini.errors import map_inline_error
@@ -28,11 +29,12 @@ class _Usage(msgspec.Struct, rename="camel"):
 
 class _Body(msgspec.Struct, rename="camel"):
     embeddings: list[_Vector] | None = None
-    usage_metadata: _Usage | None = None
+    usage_metadata: msgspec.Raw = msgspec.Raw()
     error: Any = None
 
 
 _decode = msgspec.json.Decoder(_Body).decode
+_decode_usage = msgspec.json.Decoder(_Usage).decode
 
 
 def encode(
@@ -59,6 +61,7 @@ def decode(body: bytes, model: str) -> Vectors:
         raise MalformedResponse("the answer to an embedding call holds no embeddings")
     if not all(vector.values for vector in answer.embeddings):
         raise MalformedResponse("the answer to an embedding call holds an empty vector")
-    used = answer.usage_metadata.prompt_token_count if answer.usage_metadata else None
-    vectors = tuple(vector.values for vector in answer.embeddings)
-    return Vectors(vectors, model, Usage(input_tokens=used))
+    usage = read_counts(
+        answer.usage_metadata, _decode_usage, lambda used: Usage(used.prompt_token_count)
+    )
+    return Vectors(tuple(vector.values for vector in answer.embeddings), model, usage)

@@ -31,6 +31,7 @@ import msgspec
 from penstock.contract.errors import AuthenticationFailed, PenstockError, Problem
 from penstock.contract.messages import JSONObject
 from penstock.providers import reports
+from penstock.providers.redacted_body import without_named_keys
 
 _LIST_LIMIT = 20
 
@@ -99,7 +100,9 @@ def map_inline_error(value: Any) -> PenstockError:
 
     One that tells nothing counts as a failure on the provider's side.
     """
-    report = _read_body(value) if isinstance(value, bytes) else _read_error(value)
+    report = (
+        _read_body(value) if isinstance(value, bytes) else _read_error(without_named_keys(value))
+    )
     return _build(report, _implied_status(report) or 500, {}, report.status)
 
 

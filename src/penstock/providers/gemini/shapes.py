@@ -84,7 +84,8 @@ class Answer(_Shape):
     """A whole body, or an event of a stream: both have one shape."""
 
     candidates: list[Candidate] | None = None
-    usage_metadata: WireUsage | None = None
+    usage_metadata: msgspec.Raw = msgspec.Raw()
+    """A `WireUsage`, read by `counts.read_counts`."""
     prompt_feedback: PromptFeedback | None = None
     response_id: str | None = None
     model_version: str | None = None

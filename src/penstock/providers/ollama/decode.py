@@ -16,6 +16,7 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import ToolUse
+from penstock.providers.counts import count_of
 from penstock.providers.json_body import read_json
 from penstock.providers.ollama import tool_names
 from penstock.providers.ollama.errors import map_inline_error
@@ -87,12 +88,13 @@ def _last_line(frame: bytes) -> Answer:
 class _Collector:
     """Keeps what one answer has said, whether it came whole or in pieces."""
 
-    __slots__ = ("_assembler", "_ids", "_run", "_scope")
+    __slots__ = ("_assembler", "_calls", "_ids", "_run", "_scope")
 
     def __init__(self) -> None:
         self._assembler = Assembler()
         self._run = self._assembler.run
-        self._ids: list[str] = []
+        self._ids: set[str] = set()
+        self._calls = 0
         self._scope = ""
 
     @property
@@ -123,7 +125,7 @@ class _Collector:
             content,
             answer.model or "",
             "toolUse" if calls else _STOP_REASONS.get(reason, reason),
-            Usage(answer.prompt_eval_count, answer.eval_count),
+            Usage(count_of(answer.prompt_eval_count), count_of(answer.eval_count)),
             None,
             reason,
         )
@@ -133,12 +135,13 @@ class _Collector:
         arguments = function.arguments or {}
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
-        slot = len(self._ids)
+        slot = self._calls
+        self._calls += 1
         id = call.id
         if not id or id in self._ids:
             self._scope = self._scope or secrets.token_hex(6)
             id = f"call_{self._scope}_{slot}"
-        self._ids.append(id)
+        self._ids.add(id)
         name = tool_names.from_wire(function.name or "")
         self._assembler.tool(slot, id=id, name=name, arguments=arguments)
         events.append(ToolUseDelta(slot, id, name, arguments))

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, MalformedResponse, Problem
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
+from penstock.providers.counts import count_of
 from penstock.providers.dialect import Options, WireCall
 from penstock.providers.json_body import read_json, write_json
 from penstock.providers.ollama.errors import map_inline_error
@@ -21,7 +22,7 @@ class _Body(msgspec.Struct):
     embeddings: list[tuple[float, ...]] | None = None
     embedding: tuple[float, ...] | None = None
     model: str | None = None
-    prompt_eval_count: int | None = None
+    prompt_eval_count: msgspec.Raw = msgspec.Raw()
     error: Any = None
 
 
@@ -55,7 +56,7 @@ def decode(body: bytes) -> Vectors:
     answer = _read(body)
     if answer.embeddings is None:
         raise MalformedResponse("the answer to an embedding call holds no embeddings")
-    usage = Usage(input_tokens=answer.prompt_eval_count)
+    usage = Usage(input_tokens=count_of(answer.prompt_eval_count))
     return Vectors(tuple(answer.embeddings), answer.model or "", usage)
 
 

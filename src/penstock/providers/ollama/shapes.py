@@ -46,5 +46,5 @@ class Answer(Line):
 
     model: str | None = None
     done_reason: str | None = None
-    prompt_eval_count: int | None = None
-    eval_count: int | None = None
+    prompt_eval_count: msgspec.Raw = msgspec.Raw()
+    eval_count: msgspec.Raw = msgspec.Raw()

@@ -16,6 +16,7 @@ from penstock.contract.errors import ContentRejected, MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, JSONObject, ToolUse
+from penstock.providers.counts import has_counts, read_counts
 from penstock.providers.extra import beyond, read_object
 from penstock.providers.json_body import read_json
 from penstock.providers.openai_chat.shapes import (
@@ -49,6 +50,7 @@ _MESSAGE_FIELDS = frozenset({"role", *MessagePiece.__struct_fields__})
 
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_usage = msgspec.json.Decoder(WireUsage).decode
 
 
 def decode(body: bytes) -> Reply:
@@ -125,7 +127,7 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
                         if choice.finish_reason:
                             self._reason = choice.finish_reason
             # Most events end here: they are one piece of text, and nothing else is new.
-            if settled and choices and event.usage is None and event.error is None:
+            if settled and choices and event.error is None and not has_counts(event.usage):
                 continue
             self._take_rest(event, frame)
             settled = self._settled
@@ -142,7 +144,7 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
     def _take_rest(self, event: Event, frame: ServerSentEvent) -> None:
         if event.choices:
             self._begun = True
-        if event.usage is not None:
+        if has_counts(event.usage):
             self._collected.usage = event.usage
         error = event.error
         if not error and not event.choices and frame.event == "error":
@@ -167,7 +169,7 @@ class _Collector:
         self._run = self._assembler.run
         self._calls = CallPlaces()
         self._refusal: list[str] = []
-        self.usage: WireUsage | None = None
+        self.usage = msgspec.Raw()
         self.response_id: str | None = None
         self.model: str | None = None
 
@@ -219,7 +221,7 @@ class _Collector:
             content,
             self.model or "",
             _stop_reason(reason, content),
-            _usage(self.usage),
+            read_counts(self.usage, _decode_usage, _usage),
             self.response_id,
             reason,
         )
@@ -255,9 +257,7 @@ def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
     return _STOP_REASONS.get(reason, reason)
 
 
-def _usage(usage: WireUsage | None) -> Usage:
-    if usage is None:
-        return Usage()
+def _usage(usage: WireUsage) -> Usage:
     details = usage.completion_tokens_details
     if details is None and usage.reasoning_tokens is not None:
         details = OutputDetails(usage.reasoning_tokens)

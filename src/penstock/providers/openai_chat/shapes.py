@@ -72,7 +72,8 @@ class Event(_Shape):
     """An event of a stream, without what every event repeats."""
 
     choices: list[Choice] | None = None
-    usage: WireUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    """A `WireUsage`, read by `counts.read_counts`."""
     error: Any = None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import secrets
 
+from penstock.streaming.assemble import check_tool_calls
+
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -25,12 +27,14 @@ class _Call:
 class CallPlaces:
     """Tells which call a piece belongs to, from whatever of index, id and name the server sends."""
 
-    __slots__ = ("_by_index", "_calls")
+    __slots__ = ("_by_id", "_by_index", "_calls")
 
     def __init__(self) -> None:
         """Know no call yet."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, int] = {}
+        self._by_id: dict[str, int] = {}
+        """The first call of each id, also of the empty one."""
 
     def place(
         self, index: int | None, id: str, name: str, response_id: str | None
@@ -40,10 +44,11 @@ class CallPlaces:
         new_id = ""
         if slot is None:
             slot = len(self._calls)
+            check_tool_calls(slot + 1)
             # Two calls of one id could not be told apart by their results.
-            known = any(call.sent_id == id for call in self._calls)
-            new_id = id if id and not known else call_id(response_id, slot)
+            new_id = id if id and id not in self._by_id else call_id(response_id, slot)
             self._calls.append(_Call(id))
+            self._by_id.setdefault(id, slot)
         if index is not None:
             self._by_index[index] = slot
         call = self._calls[slot]
@@ -60,5 +65,5 @@ class CallPlaces:
             # Some servers give every call the index 0: another id with a name is another call.
             return slot if calls[slot].sent_id in ("", id) else None
         if id:
-            return next((slot for slot, call in enumerate(calls) if call.sent_id == id), None)
+            return self._by_id.get(id)
         return len(calls) - 1 if calls and not name else None

@@ -15,6 +15,7 @@ from penstock.contract.errors import ContentRejected, MalformedResponse, Provide
 from penstock.contract.events import Finished, ProviderEvent
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import Content, JSONObject, ToolUse
+from penstock.providers.counts import read_counts
 from penstock.providers.extra import other_fields
 from penstock.providers.json_body import read_json
 from penstock.providers.openai_responses.items import Items
@@ -37,6 +38,7 @@ _RESPONSE_FIELDS = frozenset({"object", "created_at", *Response.__struct_fields_
 
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_response = msgspec.json.Decoder(Response).decode
+_decode_usage = msgspec.json.Decoder(WireUsage).decode
 _decode_item = msgspec.json.Decoder(OutputItem).decode
 
 
@@ -167,7 +169,7 @@ def _reply(items: Items, response: Response) -> Reply:
         content,
         response.model or "",
         _stop_reason(status, reason, content),
-        _usage(response.usage),
+        read_counts(response.usage, _decode_usage, _usage),
         response.id,
         status,
     )
@@ -181,9 +183,7 @@ def _stop_reason(status: str, reason: str | None, content: tuple[Content, ...]) 
     return "maxTokens" if reason == "max_output_tokens" else reason or status
 
 
-def _usage(usage: WireUsage | None) -> Usage:
-    if usage is None:
-        return Usage()
+def _usage(usage: WireUsage) -> Usage:
     return counted(
         usage.input_tokens,
         usage.output_tokens,

@@ -24,7 +24,7 @@ from penstock.contract.messages import Content, JSONObject, MCPCall, Reasoning, 
 from penstock.providers.openai_responses import mcp
 from penstock.providers.openai_responses.encode import ITEM_ID, PHASE
 from penstock.providers.openai_responses.shapes import ContentPart, OutputItem
-from penstock.streaming.assemble import parse_arguments
+from penstock.streaming.assemble import Parts, check_tool_calls, parse_arguments
 
 _BETWEEN_SUMMARIES = "\n\n"
 _MESSAGE, _CALL, _REASONING = "message", "function_call", "reasoning"
@@ -94,10 +94,10 @@ class Items:
     __slots__ = (
         "_by_id",
         "_by_key",
+        "_call_ids",
         "_calls",
         "_current",
         "_current_key",
-        "_ids",
         "_items",
         "_refusals",
         "differs",
@@ -106,14 +106,15 @@ class Items:
 
     def __init__(self) -> None:
         """Know no item yet."""
-        self._items: list[_Item] = []
+        self._items: Parts[_Item] = Parts()
         self._by_key: dict[Key, _Item] = {}
-        self._by_id: dict[tuple[str, str], _Item] = {}
-        self._ids: set[str] = set()
         self._current: list[str] | None = None
         self._current_key: Key = None
         self._calls = 0
-        self._refusals: dict[Key, str] = {}
+        self._refusals: dict[Key, list[str]] = {}
+        self._by_id: dict[tuple[str, str], _Item] = {}
+        """The first item of each kind and id."""
+        self._call_ids: set[str] = set()
         self.differs = False
         """Whether some whole item does not go on where its pieces ended."""
         self.unapproved: ToolFailed | None = None
@@ -132,7 +133,7 @@ class Items:
     @property
     def refusal(self) -> str:
         """The model's own words for "no"; empty when there are none."""
-        return "".join(self._refusals.values())
+        return "".join("".join(pieces) for pieces in self._refusals.values())
 
     def add_text(self, key: Key, piece: str, events: list[ProviderEvent]) -> None:
         """The next piece of a message."""
@@ -144,7 +145,7 @@ class Items:
 
     def add_refusal(self, key: Key, piece: str) -> None:
         """The next piece of a refusal."""
-        self._refusals[key] = self._refusals.get(key, "") + piece
+        self._refusals.setdefault(key, []).append(piece)
 
     def add_thought(
         self, key: Key, piece: str, summary: int | None, events: list[ProviderEvent]
@@ -217,7 +218,7 @@ class Items:
                 events.append(Chunk(rest))
             refusal = "".join(part.refusal or "" for part in item.content or ())
             if refusal:
-                self._refusals[key] = refusal
+                self._refusals[key] = [refusal]
 
     def content(self, *, cut: bool = False) -> tuple[Content, ...]:
         """The parts of the answer; raises MalformedResponse when a call cannot be read.
@@ -246,14 +247,14 @@ class Items:
         item = self._by_key.get(key)
         if item is None or item.kind != kind:
             # Some servers number a stream's items and those of its response differently.
-            item = self._by_id.get((id, kind)) if id else None
+            item = self._by_id.get((kind, id)) if id else None
             if item is None:
                 item = _Item(kind)
                 self._items.append(item)
             self._by_key[key] = item
-        item.id = item.id or id
-        if item.id:
-            self._by_id.setdefault((item.id, kind), item)
+        if id and item.id is None:
+            item.id = id
+            self._by_id.setdefault((kind, id), item)
         return item
 
     def _announce(self, own: _Item, item: OutputItem, events: list[ProviderEvent]) -> None:
@@ -261,11 +262,13 @@ class Items:
             return
         call_id = item.call_id or item.id or ""
         # Two calls of one id could not be told apart by their results.
-        own.call_id = call_id if call_id and call_id not in self._ids else _made_up(self._calls)
-        self._ids.add(own.call_id)
+        taken = not call_id or call_id in self._call_ids
+        own.call_id = _made_up(self._calls) if taken else call_id
+        self._call_ids.add(own.call_id)
         own.name = item.name
         own.slot = self._calls
         self._calls += 1
+        check_tool_calls(self._calls)
         events.append(ToolUseDelta(own.slot, own.call_id, own.name))
 
     def _settle_mcp(self, own: _Item, item: OutputItem, events: list[ProviderEvent]) -> None:
@@ -280,6 +283,8 @@ class Items:
 
     def _rest(self, own: _Item, whole: str) -> str:
         told = "".join(own.pieces)
+        # In one piece, for the whole item may be repeated without end.
+        own.pieces[:] = [told] if told else []
         if whole.startswith(told):
             return whole[len(told) :]
         # An empty whole is a server that does not repeat itself.

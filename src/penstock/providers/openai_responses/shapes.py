@@ -65,7 +65,8 @@ class Response(_Shape):
     error: Any = None
     incomplete_details: IncompleteDetails | None = None
     output: list[msgspec.Raw] | None = None
-    usage: WireUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    """A `WireUsage`, read by `counts.read_counts`."""
 
 
 class Event(_Shape):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
+from penstock.providers.counts import read_counts
 from penstock.providers.dialect import EmbeddingDialect, WireCall
 from penstock.providers.json_body import read_json, write_json
 from penstock.providers.openai_wire.errors import map_inline_error
@@ -30,11 +32,12 @@ class _Usage(msgspec.Struct):
 class _Body(msgspec.Struct):
     data: list[_Vector] | None = None
     model: str | None = None
-    usage: _Usage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
     error: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Body)
+_decode_usage = msgspec.json.Decoder(_Usage).decode
 
 
 def encode(model: str, texts: Sequence[str], request: EmbeddingRequest) -> WireCall:
@@ -63,10 +66,8 @@ def decode(body: bytes) -> Vectors:
     # A vector at the wrong text is worse than none.
     if placed.keys() != set(range(count)):
         raise MalformedResponse(f"the indexes of {count} vectors are {sorted(placed)[:10]}")
-    used = answer.usage.prompt_tokens if answer.usage else None
-    return Vectors(
-        tuple(placed[index] for index in range(count)), answer.model or "", Usage(input_tokens=used)
-    )
+    usage = read_counts(answer.usage, _decode_usage, lambda used: Usage(used.prompt_tokens))
+    return Vectors(tuple(placed[index] for index in range(count)), answer.model or "", usage)
 
 
 def _vector(value: tuple[float, ...] | str) -> tuple[float, ...]:
@@ -74,9 +75,12 @@ def _vector(value: tuple[float, ...] | str) -> tuple[float, ...]:
         return value
     try:
         data = base64.b64decode(value, validate=True)
-        return struct.unpack(f"<{len(data) // 4}f", data)
+        vector = struct.unpack(f"<{len(data) // 4}f", data)
     except (ValueError, struct.error) as error:
         raise MalformedResponse(f"a vector is not base64 of 32-bit floats: {error}") from error
+    if not all(map(math.isfinite, vector)):
+        raise MalformedResponse("a vector has a number that is not finite")
+    return vector
 
 
 EMBEDDINGS = EmbeddingDialect(

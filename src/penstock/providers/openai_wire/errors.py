@@ -39,6 +39,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.messages import JSONObject
 from penstock.providers import reports
+from penstock.providers.redacted_body import without_named_keys
 
 _DEPTH_LIMIT = 4
 
@@ -128,7 +129,11 @@ def map_inline_error(value: Any) -> PenstockError:
     It has no status of its own; the body's code or type tells what the status would have been, and
     an error that tells nothing counts as a failure on the provider's side.
     """
-    report = _read_body(value) if isinstance(value, bytes) else _read_value({"error": value})
+    report = (
+        _read_body(value)
+        if isinstance(value, bytes)
+        else _read_value(without_named_keys({"error": value}))
+    )
     return _build(report, _implied_status(report) or 500, {}, report.status)
 
 

@@ -43,7 +43,7 @@ def decode(body: bytes) -> list[ModelInfo]:
         ModelInfo(
             model.id,
             model.owned_by if isinstance(model.owned_by, str) else "",
-            model.created if isinstance(model.created, int) else None,
+            model.created if type(model.created) is int and 0 <= model.created < 2**53 else None,
         )
         for model in page
         if model.id

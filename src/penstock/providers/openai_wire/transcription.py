@@ -8,6 +8,7 @@ the service takes.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,9 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
 from penstock.contract.messages import Audio
+from penstock.providers.counts import read_counts
 from penstock.providers.dialect import WireCall
+from penstock.providers.json_body import read_json
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.openai_wire.multipart import FormField, write_form
 from penstock.providers.openai_wire.usage import InputDetails, seconds
@@ -75,13 +78,15 @@ class _Body(msgspec.Struct):
     text: str | None = None
     language: str | None = None
     languages: list[_Language] | None = None
-    duration: float | str | None = None
+    duration: msgspec.Raw = msgspec.Raw()
     segments: list[_Segment] | None = None
-    usage: _Usage | None = None
+    usage: msgspec.Raw = msgspec.Raw()
     error: Any = None
 
 
 _decode = msgspec.json.Decoder(_Body).decode
+_decode_usage = msgspec.json.Decoder(_Usage).decode
+_decode_duration = msgspec.json.Decoder(float | str | None).decode
 
 
 def encode(model: str, request: TranscriptionRequest, profile: ModelProfile) -> WireCall:
@@ -112,20 +117,17 @@ def encode(model: str, request: TranscriptionRequest, profile: ModelProfile) -> 
 
 def decode(body: bytes, headers: Mapping[str, str]) -> Transcript:
     """The text, and whatever this model says beside it."""
-    try:
-        answer = _decode(body)
-        duration = None if answer.duration is None else float(answer.duration)
-    except (ValueError, RecursionError) as error:
-        raise MalformedResponse(f"the answer to a transcription is malformed: {error}") from error
+    answer = read_json(_decode, body, "the answer to a transcription is malformed")
     if answer.error:
         raise map_inline_error(answer.error)
     if answer.text is None:
         raise MalformedResponse("the answer to a transcription holds no text")
-    used = answer.usage or _Usage()
-    billed = seconds(used.prompt_audio_seconds) if used.seconds is None else used.seconds
-    if duration is None:
-        duration = billed
-    details = used.input_token_details
+    duration = _duration(answer.duration)
+    usage = read_counts(answer.usage, _decode_usage, _usage)
+    if usage.audio_seconds is None:
+        usage = msgspec.structs.replace(usage, audio_seconds=duration)
+    if duration is None and usage.audio_seconds is not None and math.isfinite(usage.audio_seconds):
+        duration = usage.audio_seconds
     heard = [each.code for each in answer.languages or () if each.code]
     return Transcript(
         text=answer.text,
@@ -136,15 +138,30 @@ def decode(body: bytes, headers: Mapping[str, str]) -> Transcript:
             for each in answer.segments or ()
             if each.start is not None and each.end is not None
         ),
-        usage=Usage(
-            used.prompt_tokens if used.input_tokens is None else used.input_tokens,
-            used.completion_tokens if used.output_tokens is None else used.output_tokens,
-            input_audio_tokens=details.audio_tokens if details else None,
-            audio_seconds=duration if billed is None else billed,
-        ),
+        usage=usage,
         # The body has no id; this one is what OpenAI asks for when something went wrong.
         response_id=headers.get("x-request-id"),
     )
+
+
+def _usage(used: _Usage) -> Usage:
+    details = used.input_token_details
+    return Usage(
+        used.prompt_tokens if used.input_tokens is None else used.input_tokens,
+        used.completion_tokens if used.output_tokens is None else used.output_tokens,
+        input_audio_tokens=details.audio_tokens if details else None,
+        audio_seconds=seconds(used.prompt_audio_seconds) if used.seconds is None else used.seconds,
+    )
+
+
+def _duration(raw: msgspec.Raw) -> float | None:
+    """The length of the recording; some servers write the number as a text."""
+    try:
+        value = _decode_duration(raw) if len(raw) else None
+        found = None if value is None else float(value)
+    except (ValueError, RecursionError):
+        return None
+    return found if found is not None and math.isfinite(found) and found >= 0 else None
 
 
 def _file(audio: Audio, limit: int | None) -> FormField:

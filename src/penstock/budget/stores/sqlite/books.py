@@ -16,6 +16,8 @@ import msgspec
 from penstock.budget.entries import Entry, Posting
 from penstock.budget.reports import BudgetWarning
 from penstock.budget.rules import Budget, Rule, Rules
+from penstock.budget.stores.sqlite.failures import primary_code
+from penstock.budget.stores.sqlite.guard import StoreGuard
 from penstock.budget.stores.sqlite.hours import HOUR_S, RUNS, last_hour
 from penstock.budget.stores.sqlite.rows import NULL, Form, Rows, or_null
 from penstock.budget.stores.sqlite.schema import check_version, patiently, schema_version
@@ -59,16 +61,22 @@ class Noticed(NamedTuple):
 class Books:
     """The state of the ledger inside the write transaction; for the writer's thread only."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        """`begin` fills it."""
+    def __init__(self, connection: sqlite3.Connection, path: Path, guard: StoreGuard) -> None:
+        """`begin` fills it; `guard` judges a file whose numbers have fallen."""
         self.connection = connection
+        self._guard = guard
         self.rules = Rules()
         self._path = path
         self._seen: int | None = None
         self._generation: int | None = None
+        self._known_generation = 0
         self._hour_began = 0.0
         self.next_id = 1
         """The number of the entry that is added next."""
+        self._committed = 1
+        """The same as of the last commit that this process has seen."""
+        self._places: set[tuple[int, int]] = set()
+        """Balances that are in the file."""
         self._balances: dict[tuple[int, int], _Balance] = {}
         # Of holds that are still there: 0 when open, else the entry by which they expired.
         self._holds: dict[int, int] = {}
@@ -83,24 +91,42 @@ class Books:
 
     # -- the transaction
 
-    def begin(self) -> None:
-        """Take the write lock, and forget what others have made untrue."""
+    def begin(self, limit_s: float) -> None:
+        """Take the write lock within this time, and forget what others have made untrue."""
         execute = self.connection.execute
-        patiently(lambda: execute("BEGIN IMMEDIATE"))
+        patiently(lambda: execute("BEGIN IMMEDIATE"), limit_s)
         (seen,) = execute("PRAGMA data_version").fetchone()
         if seen != self._seen or len(self._balances) > _MOST_BALANCES:
-            self._balances.clear()
-            self._holds.clear()
-            (last,) = execute("SELECT max(id) FROM ledger_entries").fetchone()
-            self.next_id = (last or 0) + 1
-            self._hour_began = float(last_hour(self.connection) * HOUR_S)
-            self._refresh_rules()
+            try:
+                self._read_again()
+            except sqlite3.OperationalError as error:
+                if primary_code(error) != sqlite3.SQLITE_ERROR:
+                    raise
+                # There is no such table any more.
+                self._guard.fell(str(error))
+                raise
             self._seen = seen
+
+    def _read_again(self) -> None:
+        self._balances.clear()
+        self._holds.clear()
+        (last,) = self.connection.execute("SELECT max(id) FROM ledger_entries").fetchone()
+        self.next_id = (last or 0) + 1
+        if self.next_id < self._committed:
+            self._guard.fell(f"it ends with entry {last}, and had {self._committed - 1}")
+        self._committed = self.next_id
+        self._hour_began = float(last_hour(self.connection) * HOUR_S)
+        self._refresh_rules()
 
     def commit(self) -> None:
         """Write what was collected, and make it last."""
+        moved = tuple(self._moved)
         self.flush()
         self.connection.execute("COMMIT")
+        self._committed = self.next_id
+        if len(self._places) > _MOST_BALANCES:
+            self._places.clear()
+        self._places.update(moved)
 
     def rollback(self) -> None:
         """Nothing of this has happened; what is remembered is not sure any more."""
@@ -136,11 +162,17 @@ class Books:
 
     def _refresh_rules(self) -> None:
         query = "SELECT value FROM ledger_meta WHERE name = 'generation'"
-        (generation,) = self.connection.execute(query).fetchone()
+        row = self.connection.execute(query).fetchone()
+        generation = 0 if row is None else row[0]
+        if generation < self._known_generation:
+            self._guard.fell(f"budgets: {generation}, known: {self._known_generation}")
+        self._known_generation = generation
         if generation == self._generation:
             return
         check_version(schema_version(self.connection), self._path)
         self.rules = Rules(read_rules(self.connection))
+        if self.rules.by_id:
+            self._guard.protect()
         self._generation = generation
 
     # -- holds
@@ -212,6 +244,10 @@ class Books:
         if balance is None:
             query = "SELECT used, held, warned FROM ledger_balances WHERE budget = ? AND period = ?"
             found = self.connection.execute(query, place).fetchone()
+            if found is not None:
+                self._places.add(place)
+            elif place in self._places:
+                self._guard.fell(f"balance {place} is gone")
             balance = self._balances[place] = _Balance(*found) if found else _Balance()
         return balance
 

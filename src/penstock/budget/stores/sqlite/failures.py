@@ -5,7 +5,10 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.errors import ConfigurationError, PenstockError, StorageUnavailable
+
+RETRY_AFTER_S = 5.0
+"""The pause that callers are asked for when the file cannot be used."""
 
 _DAMAGED = (
     "is damaged or is no SQLite database. Nothing was changed in it: restore it from a backup, "
@@ -58,8 +61,22 @@ def translated(error: Exception, path: Path, what: str = "the ledger") -> Except
     if code in _SETTINGS:
         told: PenstockError = ConfigurationError(f"{what} {path} {_SETTINGS[code]}: {detail}")
     elif code in _TROUBLE:
-        told = PenstockError(f"{what} {path} {_TROUBLE[code]}: {detail}", retryable=True)
+        told = StorageUnavailable(
+            f"{what} {path} {_TROUBLE[code]}: {detail}", retry_after=RETRY_AFTER_S
+        )
     else:
         told = PenstockError(f"{what} {path} failed: {detail}")
     told.__cause__ = error
+    return told
+
+
+def unavailable(error: Exception, path: Path) -> Exception:
+    """The same for a file that could be used before: a setting that is wrong may be so for a time.
+
+    A disk that becomes read-only is one such case.
+    """
+    told = translated(error, path)
+    if isinstance(error, sqlite3.Error) and isinstance(told, ConfigurationError):
+        cause, told = told, StorageUnavailable(told.message, retry_after=RETRY_AFTER_S)
+        told.__cause__ = cause.__cause__
     return told

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from penstock.budget.stores.sqlite.failures import is_busy
+from penstock.budget.stores.sqlite.identity import give_id
 from penstock.contract.errors import ConfigurationError
 
 Synchronous = Literal["normal", "full"]
@@ -172,10 +173,14 @@ def prepare(
                 for statement in statements:
                     connection.execute(statement)
             _set_version(connection, len(migrations), meta)
+        named = give_id(connection)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+    if named:
+        # The id is read from the main file, without the -wal file.
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return backup
 
 

@@ -26,12 +26,14 @@ from penstock.budget.reports import (
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import reads
 from penstock.budget.stores.sqlite.failures import translated
+from penstock.budget.stores.sqlite.guard import StoreGuard
 from penstock.budget.stores.sqlite.requests import Renew, Reserve, Settle
 from penstock.budget.stores.sqlite.schema import Synchronous, connect, connect_to_read, prepare
 from penstock.budget.stores.sqlite.upkeep import (
     Adjust,
     DeclareBudgets,
     NotedSweep,
+    Probe,
     RemoveBudget,
     Reset,
     SetBudget,
@@ -57,36 +59,47 @@ class SqliteStore:
     Open it after a fork, not before.
     """
 
-    def __init__(self, path: Path, writer: Writer) -> None:
+    def __init__(self, path: Path, writer: Writer, guard: StoreGuard) -> None:
         """Made by `open`."""
         self._path = path
+        self._guard = guard
         self._writer = writer
         # One that is dropped unclosed, as with a generator that nobody closes, ends its thread.
         weakref.finalize(self, writer.end).atexit = False
 
     @classmethod
-    async def open(cls, path: Path | str, *, synchronous: Synchronous = "normal") -> Self:
+    async def open(
+        cls,
+        path: Path | str,
+        *,
+        synchronous: Synchronous = "normal",
+        guard: StoreGuard | None = None,
+    ) -> Self:
         """Open the file or make it; an older one is backed up beside itself, then brought up.
 
-        Raises ConfigurationError when it cannot be used: damaged, read-only, newer than this code.
+        `guard` refuses a file that is not the expected one, with StorageUnavailable. Raises
+        ConfigurationError when it cannot be used: damaged, read-only, newer than this code.
         """
         if synchronous not in ("normal", "full"):
             raise ConfigurationError(f"synchronous={synchronous!r}: give 'normal' or 'full'")
         # Absolute, for SQLite takes `:memory:` and the empty name for something else than files.
         file = Path(path).absolute()  # noqa: ASYNC240 - it asks for the working folder only
+        known = guard or StoreGuard(file)
 
         def connection() -> sqlite3.Connection:
+            known.verify()
             opened = connect(file, synchronous)
             try:
                 prepare(opened, file)
+                known.adopt(opened)
             except BaseException:
                 opened.close()
                 raise
             return opened
 
-        writer = Writer(file, connection)
+        writer = Writer(file, connection, known)
         await writer.start()
-        return cls(file, writer)
+        return cls(file, writer, known)
 
     def reserve(
         self, asked: Reservation, told: Told[Hold | BudgetExceeded]
@@ -117,6 +130,10 @@ class SqliteStore:
     def sweep(self, at: float) -> asyncio.Future[Swept]:
         """Turn holds whose leases are over into estimates, whichever process made them."""
         return self._writer.submit(NotedSweep(at))
+
+    def probe(self, at: float) -> asyncio.Future[None]:
+        """A transaction of one row."""
+        return self._writer.submit(Probe(at))
 
     async def swept_at(self) -> float | None:
         """As of the last commit."""
@@ -177,6 +194,7 @@ class SqliteStore:
 
     async def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
         def ask() -> _T:
+            self._guard.check()
             try:
                 connection = connect_to_read(self._path)
                 try:

@@ -102,6 +102,17 @@ class NotedSweep(msgspec.Struct, frozen=True):
         return swept
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """Find out whether the file can be written."""
+
+    at: float
+
+    def run(self, books: Books) -> None:
+        """A full disk refuses what is committed, and nothing else."""
+        statement = "INSERT OR REPLACE INTO ledger_meta VALUES ('probed_at', ?)"
+        books.connection.execute(statement, (int(self.at),))
+
+
 class Reset(msgspec.Struct, frozen=True):
     """Begin the present period anew; what is held stays held."""
 

@@ -17,8 +17,15 @@ import msgspec
 
 from penstock.budget.ports import Told
 from penstock.budget.stores.sqlite.books import Books
-from penstock.budget.stores.sqlite.failures import concerns_the_file, translated
-from penstock.contract.errors import PenstockError
+from penstock.budget.stores.sqlite.failures import (
+    concerns_the_file,
+    is_busy,
+    translated,
+    unavailable,
+)
+from penstock.budget.stores.sqlite.guard import StoreGuard
+from penstock.budget.stores.sqlite.schema import BUSY_LIMIT_S
+from penstock.contract.errors import PenstockError, StorageUnavailable
 
 _log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
@@ -31,6 +38,9 @@ _TURNS_EACH, _MOST_TURNS = 4, 8
 has arrived, and when nothing has, turns take no time. Sleeping would leave the machine idle."""
 _LINGER_S = 0.02
 """So long an operation that nobody waits for may wait for others."""
+_LOCKED_S = 1.0
+"""How long a transaction waits for a file that was locked for the whole time of the last one: what
+is asked for meanwhile would otherwise wait for both."""
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")
 
@@ -72,9 +82,17 @@ class _Job(msgspec.Struct, eq=False):
 class Writer:
     """Takes operations from any event loop, and runs them in order in a thread of its own."""
 
-    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
-        """`connect` is called in the thread, which begins with `start`."""
+    def __init__(
+        self, path: Path, connect: Callable[[], sqlite3.Connection], guard: StoreGuard
+    ) -> None:
+        """`connect` is called in the thread, which begins with `start`.
+
+        `guard` is asked before each transaction.
+        """
         self._path = path
+        self._guard = guard
+        self._failing = False
+        self._locked = False
         self._connect = connect
         self._jobs: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -224,7 +242,7 @@ class Writer:
             return
         _deliver([opening])
         try:
-            books = self._books = Books(connection, self._path)
+            books = self._books = Books(connection, self._path, self._guard)
             while self._write_next(books):
                 pass
         finally:
@@ -250,7 +268,8 @@ class Writer:
 
     def _write(self, books: Books, jobs: Sequence[_Job]) -> None:
         try:
-            books.begin()
+            self._guard.check()
+            books.begin(_LOCKED_S if self._locked else BUSY_LIMIT_S)
             for job in jobs:
                 job.error = None
                 try:
@@ -261,14 +280,26 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - it is told to those who wait
             with contextlib.suppress(sqlite3.Error):
                 books.rollback()
-            everyone = isinstance(error, sqlite3.Error) and concerns_the_file(error)
+            everyone = isinstance(error, StorageUnavailable) or (
+                isinstance(error, sqlite3.Error) and concerns_the_file(error)
+            )
             if len(jobs) == 1 or everyone:
                 for job in jobs:
-                    job.error = translated(error, self._path)
+                    job.error = unavailable(error, self._path)
             else:
                 # One of them cannot be written; the others need not suffer for it.
                 for job in jobs:
                     self._write(books, [job])
+            self._locked = isinstance(error, sqlite3.Error) and is_busy(error)
+            # What the guard refuses, it logs itself.
+            if everyone and isinstance(error, sqlite3.Error) and not self._failing:
+                self._failing = True
+                _log.error("what needs the ledger is refused: %s", jobs[0].error)
+        else:
+            self._locked = False
+            if self._failing:
+                self._failing = False
+                _log.warning("the ledger %s is written again", self._path)
 
 
 class _Nothing:
