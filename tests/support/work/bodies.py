@@ -92,7 +92,7 @@ def chat() -> Mapping[str, Maker]:
         return body(HI, {"role": "assistant", "tool_calls": asked}, *results)
 
     def rounds(n: int) -> Body:
-        return body(HI, *(m for i in range(n) for m in calls(1)["messages"][1:3]))
+        return body(HI, *(m for _ in range(n) for m in calls(1)["messages"][1:3]))
 
     def server(n: int) -> Body:
         url = "http://169.254.169.254/mcp"  # which is refused when all else has been checked
