@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.work.counter import growth
 
+pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
 FASTEST = 1.3
 """1 is linear and 2 the square; a logarithm is a tenth above the former at these sizes."""

@@ -92,7 +92,7 @@ def chat() -> Mapping[str, Maker]:
         return body(HI, {"role": "assistant", "tool_calls": asked}, *results)
 
     def rounds(n: int) -> Body:
-        return body(HI, *(m for i in range(n) for m in calls(1)["messages"][1:3]))
+        return body(HI, *(m for _ in range(n) for m in calls(1)["messages"][1:3]))
 
     def server(n: int) -> Body:
         url = "http://169.254.169.254/mcp"  # which is refused when all else has been checked
@@ -100,19 +100,20 @@ def chat() -> Mapping[str, Maker]:
                 "require_approval": "never"}  # fmt: skip
 
     unanswered = [{"role": "tool", "tool_call_id": "x", "content": "r"}]
-    tools = {
-        f"tools, {name}": lambda n, make=make: body(tools=[function("f", make(n))])
-        for name, make in schemas().items()
-    }
-    strict = {
-        f"answer, {name}": lambda n, make=make: body(
+
+    def with_tool(make: Maker) -> Maker:
+        return lambda n: body(tools=[function("f", make(n))])
+
+    def with_answer(make: Maker) -> Maker:
+        return lambda n: body(
             response_format={
                 "type": "json_schema",
                 "json_schema": {"name": "a", "strict": True, "schema": make(n)},
             }
         )
-        for name, make in schemas().items()
-    }
+
+    tools = {f"tools, {name}": with_tool(make) for name, make in schemas().items()}
+    strict = {f"answer, {name}": with_answer(make) for name, make in schemas().items()}
     return {
         **tools,
         **strict,
@@ -166,7 +167,7 @@ def responses() -> Mapping[str, Maker]:
         return body(HI, *asked, *given)
 
     part = {"type": "input_text", "text": WORDS}
-    tool = {"type": "function", "parameters": {"type": "object", "properties": {}}}
+    tool: Body = {"type": "function", "parameters": {"type": "object", "properties": {}}}
     return {
         "items": lambda n: body(*_turns(n)),
         "items of the assistant": lambda n: body(*[{"role": "assistant", "content": WORDS}] * n),
@@ -189,7 +190,9 @@ def messages() -> Mapping[str, Maker]:
         return {"messages": [*turns, HI], "max_tokens": 5, **fields}
 
     def calls(n: int) -> Body:
-        asked = [{"type": "tool_use", "id": f"c{i}", "name": "f", "input": {}} for i in range(n)]
+        asked: list[Body] = [
+            {"type": "tool_use", "id": f"c{i}", "name": "f", "input": {}} for i in range(n)
+        ]
         given = [{"type": "tool_result", "tool_use_id": f"c{i}", "content": "r"} for i in range(n)]
         return body(HI, {"role": "assistant", "content": asked}, {"role": "user", "content": given})
 
@@ -312,7 +315,7 @@ def largest() -> Iterator[tuple[tuple[str, str], bytes]]:
     yield (CHAT, "properties"), encode(by[CHAT, "answer, properties"](16_000))
     yield (CHAT, "empty lists"), b'{"messages":[],"metadata":{"a":[%s[]]}}' % (b"[]," * 6 * mb)
     yield (CHAT, "commas in a text"), encode({"messages": long(1, mb), "x": "," * 18 * mb})
-    yield (MESSAGES, "results among texts"), encode(by[MESSAGES, "results among texts"](4_900))
+    yield (MESSAGES, "results among texts"), encode(by[MESSAGES, "results among texts"](2_000))
     yield (SAMPLING, "messages"), encode(by[SAMPLING, "messages"](9_999))
     yield (EMBEDDINGS, "texts"), encode({"input": [WORDS * 100] * 4_096, "model": "fake/e"})
     yield (MCP, "messages"), encode(by[MCP, "messages"](9_999))

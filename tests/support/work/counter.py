@@ -17,9 +17,9 @@ import importlib.abc
 import importlib.machinery
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from types import BuiltinFunctionType, BuiltinMethodType, CodeType, MethodDescriptorType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 _NAME = "__work__"
 _TEXTS = (str, bytes, bytearray)
@@ -70,8 +70,8 @@ class Counter:
             if isinstance(value, _TEXTS):
                 self.characters += len(value)
             elif isinstance(value, _ITEMS):
-                self.items += len(value)
-        return value
+                self.items += len(cast(Sized, value))
+        return cast(Any, value)
 
     def each(self, values: Iterable[Any]) -> Iterator[Any]:
         """The values, each of which is a step."""
@@ -95,7 +95,8 @@ class Counter:
         moves = name == "pop" and bool(args) and isinstance(owner, list)
         if (name in _CONSTANT or (name == "pop" and not moves)) and not moves:
             return function(*args, **options)
-        for operand in (owner, *args):
+        self.size(owner)
+        for operand in args:
             self.size(operand)
         result = function(*args, **options)
         return result if isinstance(function, type) else self.size(result)
@@ -247,15 +248,14 @@ def _counted(name: str, *args: ast.expr) -> ast.Call:
 
 
 def _flat(nodes: Iterable[Any]) -> list[Any]:
-    return [one for each in nodes for one in (each if isinstance(each, list) else [each])]
+    several = (cast(list[Any], each) if isinstance(each, list) else [each] for each in nodes)
+    return [one for each in several for one in each]
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
     counter: Counter
 
-    def source_to_code(  # type: ignore[override]
-        self, data: Any, path: Any, *, _optimize: int = -1
-    ) -> CodeType:
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:
         tree = ast.fix_missing_locations(_Rewriter().visit(ast.parse(data)))
         return compile(tree, path, "exec", dont_inherit=True)
 

@@ -27,7 +27,12 @@ import msgspec  # noqa: E402
 from penstock.config.load import parse  # noqa: E402
 from penstock.config.settings import Config  # noqa: E402
 from penstock.contract.errors import PenstockError  # noqa: E402
-from penstock.contract.exchange import Reply, SamplingRequest  # noqa: E402
+from penstock.contract.exchange import (  # noqa: E402
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    Vectors,
+)
 from penstock.contract.messages import Text  # noqa: E402
 from penstock.contract.metadata import Usage  # noqa: E402
 from penstock.contract.options import Capabilities  # noqa: E402
@@ -80,6 +85,9 @@ class Encoding(FakeProvider):
             self._encode(msgspec.structs.replace(request, output_schema=prompted))
         self._encode(request)
         return ANSWER
+
+    async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
+        return Vectors(((0.5,),) * len(request.texts), model, Usage(input_tokens=1))
 
     def _encode(self, request: SamplingRequest) -> None:
         for dialect in self.dialects:

@@ -50,7 +50,7 @@ def servers(n: int) -> tuple[MCPTool, ...]:
 
 
 def called(**fields: Any) -> tuple[Message, ...]:
-    use = ToolUse(**{"id": "c", "name": "t", "input": {}, **fields})
+    use = ToolUse(id="c", name="t", input=fields.get("input", {}))
     return user("Hi"), assistant(use), user(ToolResult("c", (Text("r"),)))
 
 

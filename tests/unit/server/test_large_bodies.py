@@ -73,7 +73,8 @@ async def test_a_large_body_is_read_in_a_thread_that_asks_the_loop() -> None:
 async def gateway() -> AsyncGenerator[Gateway]:
     """One whose bodies hold little."""
     engine = engine_with(FakeProvider())
-    engine.config.__dict__["limits"] = LimitsConfig(max_json_values=MOST)
+    limits = LimitsConfig(max_json_values=MOST)
+    engine.config = engine.config.model_copy(update={"limits": limits})
     async with running_gateway(engine) as running:
         yield running
 
