@@ -6,7 +6,6 @@ them imports from the folder leaves its mark all the same.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 import typer
 
 from penstock.cli.app import build
-from penstock.config.trust import UntrustedFile
 from tests.security.hostile import SECRETS, HostileFolder, recording, victim
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -219,11 +217,3 @@ def test_as_a_module_only_python_itself_looks_into_the_folder(hostile: HostileFo
     assert hostile.used == []
     assert finished.returncode == 2
     assert f"run: penstock trust {hostile.config}" in finished.stderr
-
-
-def test_the_untrusted_error_is_a_configuration_error() -> None:
-    """What the Python API raises can be caught by its public name."""
-    import penstock
-
-    assert issubclass(UntrustedFile, penstock.ConfigurationError)
-    assert os.environ["PENSTOCK_TRUST_FOLDER"]

@@ -21,10 +21,10 @@ from penstock.cli.catalogue import ProviderRow, list_providers
 from penstock.cli.engines import is_absent, opened_ledger, unwritable_folder
 from penstock.cli.price_table import remedy, without_price
 from penstock.cli.terminal import count
-from penstock.config.load import find, load
+from penstock.config.load import find, find_untrusted, load
 from penstock.config.routing import RoutingConfig
 from penstock.config.settings import Config, ProviderConfig, StorageConfig, home
-from penstock.config.trust import UntrustedFile, command
+from penstock.config.trust import command
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import Target
 from penstock.gateway import Engine
@@ -54,15 +54,13 @@ async def examine(config_file: str | None) -> list[Finding]:
     """Everything, in the order in which it is worth putting right."""
     findings = [_python(), _home()]
     config: Config | None = None
+    remedy = "correct the file, and run this again"
     try:
+        if (untrusted := find_untrusted(config_file)) is not None:
+            remedy = f"read the file, then run: {command(untrusted.path)}"
         config = load(config_file)
-    except UntrustedFile as error:
-        do = f"read the file, then run: {command(error.path)}"
-        findings.append(_problem("configuration", str(error), do))
     except ConfigurationError as error:
-        findings.append(
-            _problem("configuration", str(error), "correct the file, and run this again")
-        )
+        findings.append(_problem("configuration", str(error), remedy))
     else:
         source = config_file or find() or "no file: the embedded model"
         what = f"{count(len(config.providers), 'provider')}, {count(len(config.models), 'model')}"

@@ -14,12 +14,10 @@ from penstock.contract.errors import ConfigurationError
 
 def load(config_file: str | None) -> Config:
     """The configuration; without a terminal, a file that needs trust is an error."""
-    try:
-        return files.load(config_file)
-    except UntrustedFile as error:
-        if not _confirmed(error):
-            raise
-        trust.add(error.path, error.digest)
+    if _at_terminal():
+        untrusted = files.find_untrusted(config_file)
+        if untrusted is not None and _confirmed(untrusted):
+            trust.add(untrusted.path, untrusted.digest)
     return files.load(config_file)
 
 
@@ -31,12 +29,14 @@ def settle_trust(config_file: str | None) -> None:
         return
 
 
-def _confirmed(error: UntrustedFile) -> bool:
-    if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
-        return False
+def _at_terminal() -> bool:
+    return terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)
+
+
+def _confirmed(untrusted: UntrustedFile) -> bool:
     import typer
 
-    terminal.say(f"{error.path} was found in the working folder. It needs your trust:")
-    for need in error.needs:
+    terminal.say(f"{untrusted.path} was found in the working folder. It needs your trust:")
+    for need in untrusted.needs:
         terminal.say(f"  {need}")
     return typer.confirm("Trust this file as it is now?", default=False, err=True)

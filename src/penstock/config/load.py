@@ -78,8 +78,8 @@ def locate(path: str | Path | None = None) -> ConfigFile | None:
 def load(path: str | Path | None = None) -> Config:
     """The configuration of this file, of the one that `find` sees, or the embedded default.
 
-    Raises ConfigurationError naming file, line and remedy of every problem, and UntrustedFile when
-    a file of the working folder says what needs trust.
+    Raises ConfigurationError naming file, line and remedy of every problem, also when a file of the
+    working folder says what needs trust.
     """
     file = locate(path)
     return Config.embedded() if file is None else load_file(file)
@@ -87,6 +87,20 @@ def load(path: str | Path | None = None) -> Config:
 
 def load_file(file: ConfigFile) -> Config:
     """The configuration of this file; raises as `load` does."""
+    text, document, untrusted_file = _read(file)
+    if untrusted_file is not None:
+        raise ConfigurationError(str(untrusted_file))
+    return _config(document, text, str(file.path)).read_from(file.path)
+
+
+def find_untrusted(path: str | Path | None = None) -> UntrustedFile | None:
+    """The file that `load` refuses until it is trusted; raises for other problems of reading it."""
+    file = locate(path)
+    return None if file is None else _read(file)[2]
+
+
+def _read(file: ConfigFile) -> tuple[str, dict[str, Any], UntrustedFile | None]:
+    """The text, what it says, and whether it needs trust that it has not; read once."""
     try:
         contents = trust.read(file)
     except OSError as error:
@@ -98,8 +112,8 @@ def load_file(file: ConfigFile) -> Config:
     if file.found:
         lines = _needs_of(text, document, contents.unsafe)
         if lines and not trust.is_trusted(file, contents):
-            raise UntrustedFile(file.path, contents.digest, lines)
-    return _config(document, text, str(file.path)).read_from(file.path)
+            return text, document, UntrustedFile(file.path, contents.digest, tuple(lines))
+    return text, document, None
 
 
 def describe_needs(contents: trust.Contents, name: str) -> list[str]:

@@ -57,17 +57,19 @@ class TrustedFile(msgspec.Struct, frozen=True):
     at: float
 
 
-class UntrustedFile(ConfigurationError):
-    """A file that was found in the working folder needs trust for what it says."""
+class UntrustedFile(NamedTuple):
+    """A file that was found in the working folder and needs trust for what it says."""
 
-    def __init__(self, path: Path, digest: str, needs: Sequence[str]) -> None:
-        """`needs` name a line and a reason each."""
-        self.path = path
-        self.digest = digest
-        self.needs = tuple(needs)
-        super().__init__(
-            f"{path} was found in the working folder and is not trusted: {'; '.join(needs)}. "
-            f"Read the file, then run: {command(path)}"
+    path: Path
+    digest: str
+    needs: tuple[str, ...]
+    """A line and a reason each."""
+
+    def __str__(self) -> str:
+        """The message for the user, with the remedy."""
+        return (
+            f"{self.path} was found in the working folder and is not trusted: "
+            f"{'; '.join(self.needs)}. Read the file, then run: {command(self.path)}"
         )
 
 

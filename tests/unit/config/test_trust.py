@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.config import trust, untrusted
-from penstock.config.load import FILE_NAME, find, load, locate, parse
+from penstock.config.load import FILE_NAME, find, find_untrusted, load, locate, parse
 from penstock.config.settings import Config
 from penstock.config.template import template
 from penstock.config.trust import ConfigFile, UntrustedFile
@@ -68,9 +68,12 @@ def write(folder: Path, text: str) -> Path:
 
 
 def refused() -> UntrustedFile:
-    with pytest.raises(UntrustedFile) as caught:
+    with pytest.raises(ConfigurationError, match="is not trusted") as caught:
         load()
-    return caught.value
+    untrusted_file = find_untrusted()
+    assert untrusted_file is not None
+    assert str(caught.value) == str(untrusted_file)
+    return untrusted_file
 
 
 def settings(section: type[Section], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
