@@ -151,7 +151,7 @@ async def test_a_process_that_has_the_store_open_refuses_another(
     for _ in range(2):
         with pytest.raises(StorageUnavailable) as caught:
             await ledger.reserve("r", [(A, 10)])
-    assert (caught.value.retryable, caught.value.retry_after) == (True, 5)
+        assert (caught.value.retryable, caught.value.retry_after) == (True, 5)
     with pytest.raises(StorageUnavailable):
         await ledger.settle(hold, [charge(10)])
     if damage in LASTING:
