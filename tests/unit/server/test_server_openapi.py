@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.keys.ring import Keyring
 from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import (
     anthropic_api,
@@ -108,7 +109,7 @@ def test_every_public_route_is_in_the_document_and_no_other() -> None:
         **sampling_api.routes(Siblings(), Approvals(ApprovalQueue())),
         **feedback_api.ROUTES,
         **openapi_doors.ROUTES,
-        **operations.routes(PrometheusMetrics(), Siblings()),
+        **operations.routes(PrometheusMetrics(), Siblings(), Keyring()),
     }
     said = {
         (method, path if "{" not in path else path.partition("{")[0] + "*")
