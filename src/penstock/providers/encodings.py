@@ -26,7 +26,7 @@ _LEAST = 6
 _PIECE = re.compile(
     r"""
       (?P<plain> [a-z0-9]+ )
-    | \\{1,64} (?: u(?P<u>[0-9a-f]{4}) | x(?P<x>[0-9a-f]{2}) | [nrtbf] )
+    | \\{1,64} (?: u(?P<u>[0-9a-f]{4}) | x(?P<x>[0-9a-f]{2}) )
     | % (?:25){0,8} (?P<percent>[0-9a-f]{2})
     | & (?:amp;){0,8}
       (?: \#(?P<decimal>[0-9]{1,6}) | \#x(?P<hexadecimal>[0-9a-f]{1,5}) | [a-z]{2,8} ) ;
@@ -166,9 +166,10 @@ def forms_of(words: Sequence[str]) -> tuple[Form, ...]:
     for word in words:
         raw = word.encode(errors="replace")
         tail = word[len(word.rstrip(string.punctuation)) :]
-        made = [_form(word, tail), _form(raw.hex())]
+        # A secret may hold what looks like an escape, and is none once its marks are encoded.
+        made = [_form(word, tail), _form(_MARKS.sub("-", word)), _form(raw.hex())]
         made += [_form(_inner_base64(raw, offset)) for offset in range(3)]
-        found |= {form.text: form for form in made if form is not None}
+        found = {form.text: form for form in made if form is not None} | found
     return tuple(found.values())
 
 

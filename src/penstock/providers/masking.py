@@ -20,7 +20,7 @@ _LEAST = 8
 """Anything shorter is no key, and would be found in the midst of ordinary words."""
 _LEAST_UNCUT = 12
 """So much of a secret's beginning or end is masked even where nothing shows that it was cut."""
-_MIDDLE = 6
+_MIDDLE = 18
 """Characters that each one between the found beginning and end of a secret may take."""
 
 

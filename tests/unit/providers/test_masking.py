@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock
@@ -126,6 +126,9 @@ def check(masked: str, written: str) -> None:
     second=st.sampled_from(sorted(ENCODINGS)),
     scheme=st.sampled_from(["", "Bearer "]),
 )
+@example(
+    key="Ab12Cd34Ef56::::::///Gh78Ij90Kl12", first="form", second="html, hexadecimal", scheme=""
+)
 def test_a_secret_is_found_in_two_encodings_at_once(
     key: str, first: str, second: str, scheme: str
 ) -> None:
@@ -142,6 +145,11 @@ def test_a_secret_is_found_in_other_alphabets(key: str, name: str, scheme: str) 
 
 
 @given(key=KEYS, name=st.sampled_from(sorted(USUAL)), shown=st.integers(8, 40))
+@example(key="Ab12Cd34Ef56\\B000000Gh78Ij90Kl12", name="url", shown=26)
+@example(key="Ab12Cd34Ef56\\b00000000Gh78Ij90Kl12", name="url", shown=26)
+@example(key="Ab12Cd34Ef5600000\\B000Gh78Ij90Kl12", name="lower case", shown=33)
+@example(key="Ab12Cd34Ef56%41000000Gh78Ij90Kl12", name="url", shown=26)
+@example(key="Ab12Cd34Ef56&lt;00000Gh78Ij90Kl12", name="url", shown=26)
 def test_of_a_secret_that_a_server_has_shortened_little_is_left(
     key: str, name: str, shown: int
 ) -> None:
