@@ -12,7 +12,7 @@ from penstock.contract.exchange import AnyRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from penstock.mcp.host.policy import ServerRule
-from penstock.tokens import estimate_request
+from penstock.tokens import thinking_apart, upper_tokens
 
 _MINUTE_S = 60.0
 
@@ -118,7 +118,8 @@ class ServerLimits:
         window = self._tokens
         if window is None or not isinstance(request, SamplingRequest):
             return TokenAdmission(ranked, None)
-        wanted = estimate_request(request, ranked[0].model) + request.max_tokens
+        model = ranked[0].model
+        wanted = upper_tokens(request, model) + request.max_tokens + thinking_apart(model)
         taken = window.take(wanted)
         if taken is not None:
             return TokenAdmission(ranked, taken)
