@@ -112,6 +112,11 @@ _DIGITS = _table("\n", "", "\n", "\n", "\n")
 _SHAPE = bytearray(_table("a", "0", ".", "n", "x"))
 _SHAPE[0x20] = 0x20
 _BLANKS = re.compile(rb"[ \t\n\r\v\f]{2,}|[\t\n\r\v\f]")
+_TORN = (
+    *(b"\xa3\xe1\x83", b"\x80\xe0\xb8", b"\x82\xe0\xb0", b"\xa0\xe1\x83"),
+    *(b"\xa1\xd5", b"\x9a\xe1\x9e", b"\x99\xe0\xa7\x8d\xe0\xa6", b"\x81\xef\xbd"),
+)
+"""Tokens of o200k that begin within one character and end within another: each tears both apart."""
 _CONTRACTED = re.compile(
     rb"'(?<=[A-Za-z\x80-\xff]')(?:[stmdSTMD]|[rRvV][eE]|[lL][lL])[A-Za-z\x80-\xff]+"
 )
@@ -152,6 +157,8 @@ def _upper(text: str) -> Upper:
     # A blank before digits or at the end, and digits of other scripts that shift groups of three.
     total += _both(shape.count(b" 0") + shape.count(b"x0") + 1)
     total += _both(sum(map(len, _CONTRACTED.findall(data))))
+    if not data.isascii():
+        total += sum(map(data.count, _TORN))
     # SentencePiece begins with a blank of its own.
     total += 1 << _SHARED
     grown = _grown(text) + 1
