@@ -44,9 +44,7 @@ def tokenizers() -> Mapping[str, Counter]:
 
 def _counter(pattern: str, ranks: dict[bytes, int]) -> Counter:
     tiktoken: Any = importlib.import_module("tiktoken")
-    encoding = tiktoken.Encoding(
-        "test", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
-    )
+    encoding = tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
 
     def count(text: str) -> int:
         return len(encoding.encode_ordinary(text))

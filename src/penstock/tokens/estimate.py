@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -24,6 +24,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.tokens import media
+from penstock.tokens.pictures import Size
 from penstock.tokens.text import Count, measure
 from penstock.tokens.upper import Upper, upper, upper_of_bytes
 
@@ -101,8 +102,10 @@ class Contents(msgspec.Struct, frozen=True, gc=False):
     """The upper bounds of all of them."""
     wrapped: int
     """How many parts have marks around them."""
-    images: Sequence[Image] = ()
-    sounds: Sequence[Audio] = ()
+    images: Sequence[Set[Size]] = ()
+    """The sizes that each picture may have."""
+    seconds: int = 0
+    """The longest that all sounds together can last."""
 
 
 # Each request asks both of every target; callers make names up, so few are remembered.
@@ -224,7 +227,13 @@ def measure_request(request: SamplingRequest, *, rough: bool = False) -> Content
     written = [*_written(request)]
     texts = _upper_of([*_said(request), *written], rough=rough) + _both(parts * _PART_TOKENS)
     texts = sum(map(_in_lines, written), texts)
-    return Contents(texts, _wrapped(request) + len(request.mcp_tools), *_media_of(request))
+    images, sounds = _media_of(request)
+    return Contents(
+        texts,
+        _wrapped(request) + len(request.mcp_tools),
+        [*map(media.all_sizes, images)],
+        sum(map(media.longest, sounds)),
+    )
 
 
 def _upper_of(texts: Sequence[str], *, rough: bool) -> Upper:
@@ -234,10 +243,10 @@ def _upper_of(texts: Sequence[str], *, rough: bool) -> Upper:
 
 
 def _in_lines(written: str) -> Upper:
-    """What a template may add to JSON: line ends, indents, escapes. OpenAI's is shorter than JSON."""
+    """What a template may add to JSON: line ends, indents, escapes; OpenAI's escapes nothing."""
     marks = sum(map(written.count, ",:{}[]"))
     beyond = 0 if written.isascii() else len(written.encode("utf-16-le", "surrogatepass")) // 2
-    return Upper(0, marks * _SPREAD + beyond * _ESCAPED)
+    return Upper(marks, marks * _SPREAD + beyond * _ESCAPED)
 
 
 def _both(count: int) -> Upper:
@@ -259,11 +268,9 @@ def upper_tokens(request: SamplingRequest, model: str, contents: Contents | None
     if request.output_schema is not None:
         most += _SCHEMA_IN_WORDS
     if found.images:
-        seen = sum(media.most_image_tokens(image, family.image) for image in found.images)
+        seen = sum(max(family.image(*size) for size in sizes) for sizes in found.images)
         most += math.ceil(seen * _UPPER_IMAGES)
-    if found.sounds:
-        heard = sum(map(media.longest, found.sounds)) * family.audio_tokens_a_second
-        most += math.ceil(heard * _MEDIA_MARGIN)
+    most += math.ceil(found.seconds * family.audio_tokens_a_second * _MEDIA_MARGIN)
     return most
 
 

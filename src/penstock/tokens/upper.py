@@ -1,17 +1,17 @@
 """An upper bound of the tokens of a text, for any text.
 
 A byte-level tokenizer makes no more tokens than the text has bytes in UTF-8; that is the bound of
-what is nowhere in `vocabulary.json`. The tighter bounds rest on how byte pair encoding ends: no two
-tokens side by side are left that together are a token. The text is cut into runs of letters, digits,
-marks and blanks, and each run bounds the tokens that begin in it:
+what is nowhere in `vocabulary.json`. The tighter bounds rest on how byte pair encoding ends: no
+neighbouring tokens are left that together are a token. The text is cut into runs of letters,
+digits, marks and blanks, and each run bounds the tokens that begin in it:
 
-- A run of `n` letters. If `k` tokens begin in it, the lengths of all neighbouring tokens add up to at
-  most `2n - 2`, and each pair of neighbours is longer than the longest sequence of letters that are
-  all known to be tokens. With `p` pairs and `t` triples of letters that are no token,
-  `3(k - 1) - p <= 2n - 2` and `4(k - 1) - 2p - t <= 2n - 2`. The first holds for any tokenizer of
-  this kind, the second for those that merge whatever makes a token, as tiktoken does.
-- A word of the list has at most the tokens of the list: counted with every tokenizer, after a blank,
-  at a start, after each mark and before the endings that tokenizers keep with a word.
+- A run of `n` letters. If `k` tokens begin in it, the lengths of all neighbouring tokens add up to
+  at most `2n - 2`, and two neighbours are longer than any sequence of letters that is known to be a
+  token. With `p` pairs and `t` triples of letters that are no token, `3(k - 1) - p <= 2n - 2` and
+  `4(k - 1) - 2p - t <= 2n - 2`. The first holds for any tokenizer of this kind, the second for
+  those that merge whatever makes a token, as tiktoken does.
+- A word of the list has at most the tokens of the list: counted with every tokenizer, after a
+  blank, at a start, after each mark and before the endings that tokenizers keep with a word.
 - Digits: one token for three in o200k, one for each in others.
 - Marks and blanks: a token a byte, or fewer for the runs of the list.
 - A character beyond ASCII: its bytes; one token for those of the list in o200k.
@@ -26,7 +26,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from itertools import filterfalse
+from itertools import filterfalse, pairwise
 from pathlib import Path
 
 import msgspec
@@ -41,7 +41,7 @@ _SEAM = 64
 _LONGEST = 1 << 22
 """Characters beyond which the bytes have to do: no model reads as much, and work stays bounded."""
 _MOST_STRANGE = 1 << 19
-"""Work on words that are not in the list, in about the time of a letter; the rest counts by bytes."""
+"""Work on words that are not listed, in about the time of a letter; the rest counts by bytes."""
 _WORK_A_WORD = 24
 _LONG_WORD = 64
 _REMEMBERED = 8192
@@ -203,7 +203,7 @@ def _strange(word: bytes) -> int:
     if word[:1] == _START:
         text = " " + text[1:]
     length = len(text)
-    pairs = length - 1 - sum(map(listed.shared_pairs.__contains__, zip(text, text[1:])))
+    pairs = length - 1 - sum(map(listed.shared_pairs.__contains__, pairwise(text)))
     shared = min(length, (2 * length + 1 + pairs) // 3) + len(word) - length + _grown(text)
     parts = [text] if length > _LONG_WORD or text[1:].islower() else _CAMEL.split(text)
     if len(parts) == 1:
@@ -221,8 +221,9 @@ _remembered = lru_cache(_REMEMBERED)(_strange)
 def _o200k(text: str) -> int:
     listed = _vocabulary()
     length = len(text)
-    pairs = length - 1 - sum(map(listed.pairs.__contains__, zip(text, text[1:])))
-    triples = length - 2 - sum(map(listed.triples.__contains__, zip(text, text[1:], text[2:])))
+    pairs = length - 1 - sum(map(listed.pairs.__contains__, pairwise(text)))
+    three = zip(text, text[1:], text[2:], strict=False)
+    triples = length - 2 - sum(map(listed.triples.__contains__, three))
     found = min(length, (2 * length + 2 + max(0, triples) + 2 * pairs) // 4)
     if text.isascii():
         return found
@@ -258,8 +259,8 @@ def _vocabulary() -> _Vocabulary:
     for start, repeated, first, second in listed.runs:
         runs.update(_repeated(start, repeated, first.split(), second.split()))
     plain = frozenset(listed.characters).union(map(chr, range(128)))
-    sequences = map(_sequences, (listed.pairs, listed.shared_pairs, listed.triples))
-    return _Vocabulary(words, runs, *sequences, plain)
+    pairs, shared, triples = map(_sequences, (listed.pairs, listed.shared_pairs, listed.triples))
+    return _Vocabulary(words, runs, pairs, shared, triples, plain)
 
 
 def _repeated(
