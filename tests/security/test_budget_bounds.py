@@ -107,6 +107,7 @@ async def gateway(url: str, folder: Path, limit_usd: float) -> AsyncGenerator[Ga
 
 async def spent(running: Gateway) -> dict[str, Any]:
     stats = await running.engine.usage_stats()
+    assert stats.remaining is not None
     return {"cost": stats.total.cost_nanos, "left": stats.remaining["all"]}
 
 
