@@ -99,8 +99,8 @@ def bounds(
         return Bounds(
             upper_tokens(request, model, found),
             min(request.max_tokens, able.max_output or request.max_tokens) + thinking_apart(model),
-            bool(found.sounds),
-            sum(map(longest, found.sounds)) if found.sounds else 0,
+            bool(found.seconds),
+            found.seconds,
         )
     family = family_of(model)
     if isinstance(request, EmbeddingRequest):

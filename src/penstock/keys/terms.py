@@ -11,7 +11,7 @@ from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
 from penstock.keys.records import Key
 from penstock.keys.windows import AnyWindow, Step, WindowOf, window_of
-from penstock.tokens import estimate_request, estimate_text, family_of
+from penstock.tokens import family_of, thinking_apart, upper_text, upper_tokens
 
 
 class KeyAdmission:
@@ -136,11 +136,11 @@ def not_for_this_key(model: str | None) -> ModelNotFound:
 
 
 def _tokens(request: AnyRequest, model: str) -> int:
-    """The most that a request is likely to take."""
+    """The most that a request can take."""
     if isinstance(request, SamplingRequest):
-        return estimate_request(request, model) + request.max_tokens
+        return upper_tokens(request, model) + request.max_tokens + thinking_apart(model)
     if isinstance(request, EmbeddingRequest):
         family = family_of(model)
-        return sum(estimate_text(text, family) for text in request.texts)
+        return sum(upper_text(text, family) for text in request.texts)
     # Nobody knows how much is said in a recording; it is counted afterwards.
     return 0

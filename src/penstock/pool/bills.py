@@ -36,6 +36,7 @@ from penstock.tokens import (
     estimate_text,
     family_of,
     thinking_apart,
+    upper_tokens,
 )
 from penstock.tokens.media import seconds
 
@@ -115,7 +116,8 @@ def estimated(request: AnyRequest, said: str, model: str) -> Usage:
     if isinstance(request, SamplingRequest):
         # No more than it was allowed, which is what was held for it.
         written = min(written, request.max_tokens + thinking_apart(model))
-        return Usage(estimate_request(request, model), written, estimated=True)
+        read = min(estimate_request(request, model), upper_tokens(request, model))
+        return Usage(read, written, estimated=True)
     read = estimate_sound(request.audio, family) + estimate_text(request.prompt or "", family)
     return Usage(read, written, estimated=True, audio_seconds=seconds(request.audio))
 

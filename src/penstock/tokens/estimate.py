@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -24,14 +25,22 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.tokens import media
+from penstock.tokens.pictures import Size
 from penstock.tokens.text import MOST_MEASURED, Count, measure, sampled
+from penstock.tokens.upper import Upper, upper, upper_of_bytes
 
 MESSAGE_TOKENS = 8
 """What wraps a message, a tool, a call or its result: role, marks and ids."""
 _MEDIA_MARGIN = 1.5
 """A maker's models differ more in pictures and sounds than in texts."""
-_UPPER = 1.4
-"""What makes a reservation an upper bound of every text that `bench/tokens.py` looks at."""
+_TEMPLATE = 64
+"""What a chat template says of its own accord: a date, a name, how to answer."""
+_PART_TOKENS = 2
+"""What stands between two parts of a message."""
+_SPREAD = 2
+"""Tokens for each mark of a JSON text that a template writes over several lines."""
+_ESCAPED = 6
+"""Tokens for each unit of a character beyond ASCII that a template writes as `\\u20ac`."""
 _UPPER_TOOLS = 1.6
 _UPPER_IMAGES = 2.5
 """OpenAI's smallest models count a picture up to 2.46 times as much as the others."""
@@ -62,6 +71,10 @@ class Family:
     """Parts of lower-case model names."""
     text: float = 1.0
     """Tokens for each of o200k's."""
+    o200k: bool = False
+    """Whether the tokenizer is o200k, for which there is a bound of its own."""
+    upper: float = 1.0
+    """What the upper bound of all measured tokenizers is multiplied by."""
     image: media.ImageRule = media.patches
     audio_tokens_a_second: int = 10
     tools: int = 0
@@ -71,21 +84,29 @@ class Family:
 OTHER = Family("other", ())
 """OpenAI's models, and all whose tokenizer is about as thrifty as o200k."""
 FAMILIES: tuple[Family, ...] = (
-    Family("claude", ("claude",), text=1.3, image=media.pixels, tools=350),
-    Family("gpt-4o-mini", ("gpt-4o-mini",), image=media.dear_tiles),
+    # Its tokenizer is not public: the factor is what was measured against o200k.
+    Family("claude", ("claude",), text=1.3, upper=1.3, image=media.pixels, tools=350),
+    Family("gpt-4o-mini", ("gpt-4o-mini",), o200k=True, image=media.dear_tiles),
     Family("gemini", ("gemini", "gemma"), image=media.tiles, audio_tokens_a_second=32),
 )
+
+
+GPT = Family("gpt", (), o200k=True)
+_GPT = re.compile(r"(?:^|[/.:])(?:chatgpt|gpt-(?:4o|4\.[15]|[5-9]|oss)|o[134](?:$|-))")
+"""OpenAI's models since GPT-4o, by their own names: other names say nothing of a tokenizer."""
 
 
 class Contents(msgspec.Struct, frozen=True, gc=False):
     """A request as far as its tokens go, whichever model reads it."""
 
-    texts: Count
-    """All of them in one."""
+    texts: Upper
+    """The upper bounds of all of them."""
     wrapped: int
     """How many parts have marks around them."""
-    images: Sequence[Image] = ()
-    sounds: Sequence[Audio] = ()
+    images: Sequence[Set[Size]] = ()
+    """The sizes that each picture may have."""
+    seconds: int = 0
+    """The longest that all sounds together can last."""
 
 
 # Each request asks both of every target; callers make names up, so few are remembered.
@@ -93,7 +114,8 @@ class Contents(msgspec.Struct, frozen=True, gc=False):
 def family_of(model: str) -> Family:
     """The row for a model's name, wherever it is served: `eu.anthropic.claude-...` is Claude."""
     name = model.lower()
-    return next((row for row in FAMILIES if any(part in name for part in row.models)), OTHER)
+    found = next((row for row in FAMILIES if any(part in name for part in row.models)), None)
+    return found or (GPT if _GPT.search(name) else OTHER)
 
 
 @lru_cache(maxsize=1024)
@@ -166,8 +188,14 @@ def reserve_tokens(request: SamplingRequest, model: str) -> int:
 
 
 def upper_text(text: str, family: Family = OTHER) -> int:
-    """More tokens than any text we have met has; never more than its bytes."""
-    return measure(text).reserve(family.text * _UPPER)
+    """The most tokens that a text can have; see `penstock.tokens.upper`."""
+    return _of_family(upper(text), upper_of_bytes(text), family)
+
+
+def _of_family(found: Upper, most: Upper, family: Family) -> int:
+    if family.o200k:
+        return found.o200k
+    return min(most.shared, math.ceil(found.shared * family.upper))
 
 
 def upper_sound(audio: Audio, family: Family = OTHER) -> int:
@@ -178,47 +206,117 @@ def upper_sound(audio: Audio, family: Family = OTHER) -> int:
 def measure_request(request: SamplingRequest, *, rough: bool = False) -> Contents:
     """What `upper_tokens` asks of a request for any model: a short text is taken for its bytes.
 
-    So it takes no time where time counts, and the bound is then certain. `rough` takes every text
-    for its bytes, which is about four times too much for English.
+    So it takes no time where time counts. `rough` takes every text for its bytes, which is about
+    four times too much for English.
     """
     said: list[str] = [request.system_prompt] if request.system_prompt else []
-    plain = not request.tools and request.output_schema is None
+    plain = not (request.tools or request.mcp_tools or request.extra or request.tool_choice)
+    plain = plain and request.output_schema is None
+    parts = 0
     for message in request.messages:
+        parts += len(message.content)
         for part in message.content:
-            if isinstance(part, Text):
+            if isinstance(part, Text) and part.meta is None:
                 said.append(part.text)
             else:
                 plain = False
     # Most requests are words and nothing else, and every request is measured.
-    text = "\n".join(said if plain else chain.from_iterable(_texts(request)))
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    count = Count(size, 0, size) if rough or size <= _SHORT else measure(text)
     if plain:
-        return Contents(count, len(request.messages) + bool(request.system_prompt))
-    return Contents(count, _wrapped(request), *_media_of(request))
+        texts = _upper_of(said, rough=rough)
+        between = _both(parts * _PART_TOKENS)
+        return Contents(texts + between, len(request.messages) + bool(request.system_prompt))
+    written = [*_written(request)]
+    texts = _upper_of([*_said(request), *written], rough=rough) + _both(parts * _PART_TOKENS)
+    texts = sum(map(_in_lines, written), texts)
+    images, sounds = _media_of(request)
+    return Contents(
+        texts,
+        _wrapped(request) + len(request.mcp_tools),
+        [*map(media.all_sizes, images)],
+        sum(map(media.longest, sounds)),
+    )
+
+
+def _upper_of(texts: Sequence[str], *, rough: bool) -> Upper:
+    # A NUL is in no list, so that no run goes on from one text into the next.
+    text = "\n\0".join(texts)
+    return upper_of_bytes(text) if rough or len(text) <= _SHORT else upper(text)
+
+
+def _in_lines(written: str) -> Upper:
+    """What a template may add to JSON: line ends, indents, escapes; OpenAI's escapes nothing."""
+    marks = sum(map(written.count, ",:{}[]"))
+    beyond = 0 if written.isascii() else len(written.encode("utf-16-le", "surrogatepass")) // 2
+    return Upper(marks, marks * _SPREAD + beyond * _ESCAPED)
+
+
+def _both(count: int) -> Upper:
+    return Upper(count, count)
 
 
 def upper_tokens(request: SamplingRequest, model: str, contents: Contents | None = None) -> int:
-    """More tokens than `model` reads for any request that we have met, for worst cases.
+    """The most tokens that `model` reads for this request: what hard limits hold.
 
-    About 1.4 times `reserve_tokens`, and more for short ones. What an MCP server will tell the
-    provider that asks it, no estimate knows. `contents` is what `measure_request` found, for who
-    asks about one request for many models.
+    What an MCP server tells the provider that asks it, no estimate knows. `contents` is what
+    `measure_request` found, to ask about one request for many models.
     """
     family = family_of(model)
     found = contents or measure_request(request)
-    most = found.texts.reserve(family.text * _UPPER) + found.wrapped * MESSAGE_TOKENS
+    texts = found.texts.o200k if family.o200k else math.ceil(found.texts.shared * family.upper)
+    most = texts + found.wrapped * MESSAGE_TOKENS + _TEMPLATE
     if request.tools:
         most += family.tools + math.ceil(family.tools * (_UPPER_TOOLS - 1))
     if request.output_schema is not None:
         most += _SCHEMA_IN_WORDS
     if found.images:
-        seen = sum(media.most_image_tokens(image, family.image) for image in found.images)
+        seen = sum(max(family.image(*size) for size in sizes) for sizes in found.images)
         most += math.ceil(seen * _UPPER_IMAGES)
-    if found.sounds:
-        heard = sum(map(media.longest, found.sounds)) * family.audio_tokens_a_second
-        most += math.ceil(heard * _MEDIA_MARGIN)
+    most += math.ceil(found.seconds * family.audio_tokens_a_second * _MEDIA_MARGIN)
     return most
+
+
+def _said(request: SamplingRequest) -> Iterator[str]:
+    """All texts that are sent as they are, sealed ones too."""
+    if request.system_prompt:
+        yield request.system_prompt
+    for message in request.messages:
+        for part in message.content:
+            match part:
+                case Text():
+                    yield part.text
+                case Reasoning():
+                    yield part.text
+                    yield part.signature or ""
+                case ToolResult():
+                    yield part.tool_use_id
+                    yield part.text
+                case MCPCall():
+                    yield part.text
+                case ToolUse() | Image() | Audio():
+                    pass
+            if part.meta is not None:
+                yield _json(part.meta)
+
+
+def _written(request: SamplingRequest) -> Iterator[str]:
+    """What is sent as JSON, which a chat template writes in its own way."""
+    for tool in request.tools:
+        yield _json([tool.name, tool.description, tool.input_schema, tool.meta])
+    if request.output_schema is not None:
+        schema = request.output_schema
+        yield _json([schema.name, schema.description, schema.schema])
+    for server in request.mcp_tools:
+        yield _json([server.name, server.url, server.allowed_tools])
+    if request.tool_choice is not None:
+        yield _json(request.tool_choice)
+    if request.extra is not None:
+        yield _json(request.extra.fields)
+    for message in request.messages:
+        for part in message.content:
+            if isinstance(part, ToolUse):
+                yield _json([part.id, part.name, part.input])
+            elif isinstance(part, MCPCall):
+                yield _json([part.id, part.server, part.name, part.input])
 
 
 def _counts(request: SamplingRequest, *, sample: bool = False) -> Iterator[Count]:

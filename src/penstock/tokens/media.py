@@ -1,16 +1,19 @@
 """What pictures and sounds cost, by the makers' published rules of thumb.
 
-Only the first bytes are read: a picture's size in pixels, and the byte rate of a WAV file.
+The likeliest number is read from the first bytes: a picture's size in pixels, and the byte rate of
+a WAV file. An upper bound believes no header: `pictures` and `sounds` go through the whole file.
 """
 
 from __future__ import annotations
 
 import binascii
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TypeAlias
 
 from penstock.contract.messages import Audio, Image
+from penstock.tokens.pictures import Size, sizes
+from penstock.tokens.sounds import most_seconds as measured
 
 ImageRule: TypeAlias = Callable[[int, int], int]
 """`rule(width, height)`: the tokens of a picture of so many pixels."""
@@ -25,8 +28,6 @@ _FEWEST_BYTES_A_SECOND = 4_000
 _THRIFTY = ("aac", "amr", "mp4", "m4a", "ogg", "opus", "webm", "3gpp")
 """Formats in which speech is sent with even less."""
 _FEWEST_BYTES_OF_THE_THRIFTY = 1_500
-_MOST_BYTES_A_SECOND = 1_536_000
-"""Sound without compression: 192 kHz, two channels, four bytes; a header may say anything."""
 _HEAD = 256 * 1024
 """Characters of base64 that are looked at: a photograph's thumbnail may stand before its size."""
 _WITHOUT_LENGTH = {0x01, 0xFF, *range(0xD0, 0xD9)}
@@ -64,9 +65,15 @@ def image_tokens(image: Image, rule: ImageRule) -> int:
     return rule(*(_size(image) or (_UNKNOWN_SIDE, _UNKNOWN_SIDE)))
 
 
+def all_sizes(image: Image) -> Set[Size]:
+    """Each size that a picture may have; one that cannot be read counts as a large one."""
+    found = sizes(_head(image.data, len(image.data))) if image.data else None
+    return found or {(_LARGEST_SIDE, _LARGEST_SIDE)}
+
+
 def most_image_tokens(image: Image, rule: ImageRule) -> int:
-    """The same where a picture of unknown size counts as a large one."""
-    return rule(*(_size(image) or (_LARGEST_SIDE, _LARGEST_SIDE)))
+    """The most tokens of a picture."""
+    return max(rule(*size) for size in all_sizes(image))
 
 
 def seconds(audio: Audio, bytes_a_second: int = _BYTES_A_SECOND) -> int:
@@ -83,11 +90,13 @@ def most_seconds(audio: Audio) -> int:
 
 
 def longest(audio: Audio) -> int:
-    """How long a sound is at the lowest bit rate that its format is used with."""
+    """How long a sound can be: as measured, else at the lowest bit rate of its format."""
+    found = measured(_head(audio.data, len(audio.data)))
+    if found is not None:
+        return math.ceil(found)
     thrifty = any(name in audio.mime_type.lower() for name in _THRIFTY)
     fewest = _FEWEST_BYTES_OF_THE_THRIFTY if thrifty else _FEWEST_BYTES_A_SECOND
-    least = math.ceil(len(audio.data) * 3 / 4 / _MOST_BYTES_A_SECOND)
-    return max(seconds(audio, fewest), least)
+    return math.ceil(len(audio.data) * 3 / 4 / fewest)
 
 
 def _head(data: str, characters: int) -> bytes:

@@ -29,6 +29,7 @@ COSTS: Mapping[str, float] = {
     "groups of digits": 1.01,
     "runs of marks": 1.04,
     "marks past the first": 0.46,
+    "marks past the fourth": 0.66,
     "marks before a word": -0.65,
     "line ends": 1.33,
     "runs of blanks": 0.60,
@@ -140,6 +141,7 @@ def _only(classes: bytes) -> bytes:
 
 
 _WORDS, _DIGITS, _MARKS, _LINES, _BLANKS = map(_only, (b"aU", b"0", b".", b"n", b"st"))
+_RULERS = (b"-", b"=", b"*", b"#", b"_", b"~", b".", b"/", b"+")
 _STARTS = [start for start, _, _ in SCRIPTS]
 
 
@@ -223,6 +225,7 @@ def finds(data: bytes) -> dict[str, int]:
     rest = plain.replace(b"sa", b"").replace(b"sU", b"").replace(b"s.", b".").replace(b".n", b".")
     words = _runs(plain.replace(b"aU", b"a U"), _WORDS)
     marks = _runs(plain, _MARKS)
+    past = _past(marks, 4)
     spoken = plain.count(b"asa")
     common = sum(map(data.count, _COMMON))
     return {
@@ -235,12 +238,18 @@ def finds(data: bytes) -> dict[str, int]:
         "rare letters": shape.count(b"x"),
         "groups of digits": sum((n + 2) // 3 * m for n, m in _runs(plain, _DIGITS).items()),
         "runs of marks": marks.total(),
-        "marks past the first": _past(marks, 1) - _past(marks, 4),
+        "marks past the first": _past(marks, 1) - past,
+        "marks past the fourth": max(0, past - _ruled(data)) if past else 0,
         "marks before a word": plain.count(b".a") + plain.count(b".U"),
         "line ends": _runs(rest, _LINES).total(),
         "runs of blanks": _runs(rest, _BLANKS).total(),
         "unfamiliar words": max(0, spoken - _WORDS_A_COMMON_ONE * common),
     }
+
+
+def _ruled(data: bytes) -> int:
+    """Marks that repeat one another, as in rulers and headlines; many of them are one token."""
+    return sum(4 * data.count(mark * 4) for mark in _RULERS)
 
 
 def script(char: str) -> int:

@@ -103,7 +103,7 @@ async def test_each_server_spends_its_own_budget() -> None:
         input = 1000.0
         output = 1000.0
         [sampling.servers.poor]
-        budget = { limit_usd = 0.05, period = "day" }
+        budget = { limit_usd = 0.2, period = "day" }
         max_tokens = 10
         requests_per_minute = 1000
         [sampling.servers.rich]

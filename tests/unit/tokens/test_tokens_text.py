@@ -32,6 +32,16 @@ SAMPLES = msgspec.json.decode(
 ).samples
 LOOSE = {"Vietnamese": (0.8, 1.5), "Georgian": (0.7, 1.25)}
 """Where many words share few letters with what the model learnt from."""
+FAR = {
+    **dict.fromkeys(("German", "French", "Italian", "Turkish", "Swahili", "Finnish"), 2.1),
+    **dict.fromkeys(("Spanish", "Polish", "Ukrainian"), 1.9),
+    **dict.fromkeys(("Vietnamese", "Indonesian", "Russian"), 2.3),
+    **dict.fromkeys(("Hebrew", "Bengali", "Persian", "Thai"), 3.0),
+    **dict.fromkeys(("Arabic", "Hindi", "Georgian"), 3.5),
+    "Tamil": 4.4,
+}
+"""Languages of which the list has few words."""
+GPT = family_of("gpt-6-luna")
 CLAUDE = family_of("claude-sonnet-5-5")
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=300)
 """Lone surrogates, NULs and unassigned characters too."""
@@ -49,15 +59,15 @@ def test_a_reservation_is_above_the_true_count_and_not_far(sample: Sample) -> No
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
-def test_an_upper_bound_is_well_above_the_true_count(sample: Sample) -> None:
-    assert 1.15 <= upper_text(sample.text) / sample.tokens < 3.3
+def test_an_upper_bound_is_above_the_true_count_and_not_far(sample: Sample) -> None:
+    most = FAR.get(sample.kind, 1.7)
+    assert 1 <= upper_text(sample.text, GPT) / sample.tokens < most
 
 
-@given(ANY_TEXT)
-def test_an_upper_bound_is_no_less_than_a_reservation_and_no_more_than_the_bytes(text: str) -> None:
-    size = len(text.encode("utf-8", "surrogatepass"))
-    for family in (family_of("gpt-6-luna"), CLAUDE):
-        assert reserve_text(text, family) <= upper_text(text, family) <= size
+@pytest.mark.parametrize("kind", ["English", "Python", "JavaScript", "SQL", "HTML", "Markdown"])
+def test_a_bound_of_all_tokenizers_is_near_for_english_and_code(kind: str) -> None:
+    (sample,) = (each for each in SAMPLES if each.kind == kind)
+    assert 1 <= upper_text(sample.text) / sample.tokens < 1.7
 
 
 def test_the_mean_error_over_all_kinds_is_small() -> None:
@@ -91,7 +101,7 @@ def test_claude_has_more_tokens_for_the_same_text() -> None:
 @given(ANY_TEXT)
 def test_any_text_has_an_estimate_between_nothing_and_its_bytes(text: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
-    for family in (CLAUDE, family_of("gpt-6-luna")):
+    for family in (CLAUDE, GPT):
         assert 0 <= estimate_text(text, family) <= reserve_text(text, family) <= size
 
 

@@ -12,7 +12,7 @@ from penstock.contract.exchange import AnyRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from penstock.mcp.host.policy import ServerRule
-from penstock.tokens import estimate_request
+from penstock.tokens import thinking_apart, upper_tokens
 
 _MINUTE_S = 60.0
 
@@ -121,7 +121,8 @@ class ServerLimits:
         """Return the tokens that the request may take; None where no tokens are counted."""
         if self._tokens is None or not isinstance(request, SamplingRequest):
             return None
-        return estimate_request(request, ranked[0].model) + request.max_tokens
+        model = ranked[0].model
+        return upper_tokens(request, model) + request.max_tokens + thinking_apart(model)
 
     def admit(
         self, request: AnyRequest, ranked: Sequence[Target], tokens: int | None = None
