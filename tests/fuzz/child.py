@@ -6,6 +6,7 @@ It needs atheris on the path; `tests.fuzz.run` puts it there.
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from typing import Any
 
@@ -17,6 +18,8 @@ def main() -> None:
     with atheris.instrument_imports(include=["penstock"]):
         targets = importlib.import_module("tests.fuzz.targets")
     name = sys.argv.pop(1)
+    # To merge, libFuzzer runs its own program again, by a shell: this is how.
+    sys.argv[0] = f"{shlex.quote(sys.executable)} -m tests.fuzz.child {name}"
     atheris.Setup(sys.argv, targets.TARGETS[name])
     atheris.Fuzz()
 
