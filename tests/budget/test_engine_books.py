@@ -474,7 +474,7 @@ async def test_who_cannot_pay_twice_gets_what_was_said_and_the_reason(tmp_path: 
     cut = FakeReply(text="one two three ", error=StreamInterrupted("cut"))
     first, second = FakeProvider([cut], name="first"), FakeProvider(["four"], name="second")
     # For one call, and not for a second beside what the first has taken.
-    budgets = {"total": {"limit_usd": 0.00103, "period": "forever"}}
+    budgets = {"total": {"limit_usd": 0.00109, "period": "forever"}}
     async with bookkeeper(tmp_path, first, second, budgets=budgets) as engine:
         async with await engine.create_message_stream("Count", max_tokens=100) as stream:
             with pytest.raises(StreamInterrupted) as caught:

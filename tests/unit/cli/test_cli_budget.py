@@ -78,15 +78,15 @@ def test_a_budget_is_set_with_everything_that_it_can_have(folder: Path, penstock
 
 def test_a_budget_that_is_spent_refuses_the_next_question(paid: Path, penstock_here: Cli) -> None:
     assert penstock_here("ask", "Count.", "--max-tokens", "60").code == 0
-    finished = penstock_here("budget", "set", "total", "0.002", "--json")
+    finished = penstock_here("budget", "set", "total", "0.0021", "--json")
     # What was spent before counts.
     assert json.loads(finished.out)["used_nanos"] == ONE_ANSWER
     assert penstock_here("ask", "Count.", "--max-tokens", "60").code == 0
     refused = penstock_here("ask", "Count.", "--max-tokens", "60")
     assert (refused.code, refused.out) == (1, "")
-    assert "budget 'total' has $0.000194 left of $0.002 (month)" in refused.err
+    assert "budget 'total' has $0.000294 left of $0.0021 (month)" in refused.err
     assert budgets(penstock_here)["total"]["used_nanos"] == 2 * ONE_ANSWER
-    assert "$0.00 used, $0.002 left" in penstock_here("budget", "reset", "total").out
+    assert "$0.00 used, $0.0021 left" in penstock_here("budget", "reset", "total").out
     assert penstock_here("ask", "Count.", "--max-tokens", "60").code == 0
     assert penstock_here("budget", "remove", "total").out == "removed total\n"
     assert penstock_here("ask", "Count.").code == 0

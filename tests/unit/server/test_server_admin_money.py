@@ -91,19 +91,19 @@ async def test_the_ledger_is_read_page_by_page() -> None:
 async def test_a_budget_from_setting_it_to_its_end() -> None:
     async with administered(priced(2)) as admin:
         assert (await admin.get("budgets"))["budgets"] == []
-        order = {"limit_usd": 0.1, "period": "day", "timezone": "Europe/Berlin", "key": "ci"}
+        order = {"limit_usd": 0.2, "period": "day", "timezone": "Europe/Berlin", "key": "ci"}
         made = await admin.send("PUT", "budgets/small", order)
         assert {name: made[name] for name in order} == order
-        assert (made["limit_nanos"], made["declared"], made["hard"]) == (100_000_000, False, True)
+        assert (made["limit_nanos"], made["declared"], made["hard"]) == (200_000_000, False, True)
         assert made["resets_at"] > time.time()
         await admin.chat()
         (used,) = (await admin.get("budgets"))["budgets"]
         assert used == await admin.get("budgets/small")
         assert (used["used_nanos"], used["held_nanos"]) == (COST, 0)
-        assert used["remaining_nanos"] == 100_000_000 - COST
-        assert (await admin.send("PUT", "budgets/small", {**order, "limit_usd": 0.031}))[
+        assert used["remaining_nanos"] == 200_000_000 - COST
+        assert (await admin.send("PUT", "budgets/small", {**order, "limit_usd": 0.12}))[
             "remaining_nanos"
-        ] == 1_000_000
+        ] == 120_000_000 - COST
         assert (await admin.chat()).status_code == 429
         assert (await admin.send("POST", "budgets/small/reset"))["used_nanos"] == 0
         assert (await admin.chat()).status_code == 200
