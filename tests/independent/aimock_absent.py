@@ -39,13 +39,13 @@ async def anthropic_without_counts(server: Aimock) -> None:
 
 async def gemini_without_counts(server: Aimock) -> None:
     with google_at(server) as client, pytest.raises(google.genai.errors.ClientError) as caught:
-        client.models.count_tokens(model="m", contents="Hi")  # pyright: ignore[reportUnknownMemberType]
+        client.models.count_tokens(model="m", contents="Hi")
     assert caught.value.code == 404
 
 
 async def gemini_without_embeddings(server: Aimock) -> None:
     with google_at(server) as client, pytest.raises(google.genai.errors.ClientError) as caught:
-        client.models.embed_content(model="m", contents=["Hi"])  # pyright: ignore[reportUnknownMemberType]
+        client.models.embed_content(model="m", contents=["Hi"])
     assert caught.value.code == 404
 
 

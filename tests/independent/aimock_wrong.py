@@ -107,7 +107,7 @@ async def gemini_schemas_dropped(server: Aimock) -> None:
     declared = types.FunctionDeclaration(name="weather", parameters_json_schema=_SCHEMA)
     config = types.GenerateContentConfig(tools=[types.Tool(function_declarations=[declared])])
     with google_at(server) as client:
-        client.models.generate_content(model="m", contents="Hi", config=config)  # pyright: ignore[reportUnknownMemberType]
+        client.models.generate_content(model="m", contents="Hi", config=config)
     (tool,) = server.journal(TEST)[-1]["body"]["tools"]
     assert tool["function"] == {"name": "weather"}
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
-from penstock.contract.messages import Audio
+from penstock.contract.messages import Audio, ToolResult
 from penstock.contract.metadata import Usage
 from penstock.tokens import (
     family_of,
@@ -137,6 +137,10 @@ def _fit(counts: Sequence[int | None]) -> bool:
 
 
 def _sounds(request: AnyRequest) -> list[Audio]:
-    if isinstance(request, SamplingRequest):
-        return list(measure_request(request, rough=True).sounds)
-    return [] if isinstance(request, EmbeddingRequest) else [request.audio]
+    if isinstance(request, EmbeddingRequest):
+        return []
+    if not isinstance(request, SamplingRequest):
+        return [request.audio]
+    parts = [part for message in request.messages for part in message.content]
+    inner = [each for part in parts if isinstance(part, ToolResult) for each in part.content]
+    return [each for each in (*parts, *inner) if isinstance(each, Audio)]

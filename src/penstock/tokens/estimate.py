@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec

@@ -168,7 +168,7 @@ async def test_a_provider_over_http_is_warmed_by_its_client() -> None:
     )
     async with Engine(config) as engine:
         await warm(engine)
-    assert "aiohttp" in sys.modules
+    assert "penstock.providers.client" in sys.modules
     async with Engine(Config(providers={"fake": ProviderConfig()})) as engine:
         await warm(engine)
 
