@@ -383,7 +383,7 @@ def most_of_run(run: str, some: Iterable[Tokenizer], *, blank: bool) -> int:
         *([(".", 1), ("()", 2)] if blank else [(" ", 0), ("a ", 1)]),
     ]
     after = [("", 0), ("a", 1), ("1", 1)]
-    after += [("(", 1)] if blank else [("\n", 1), ("\n\n", 2), ("\n    a", 3), (" a", 1)]
+    after += [("(", 1)] if blank else [("\n", 1), ("\n\n", 1), ("\n    a", 3), (" a", 1)]
     most = 0
     for each in some:
         for left, first in before:
