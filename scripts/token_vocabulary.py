@@ -374,8 +374,10 @@ def beyond(tokenizer: Tokenizer, places: list[Context]) -> Callable[[int, int], 
     return lambda at, count: count - spare[at]
 
 
-def most_of_run(run: str, some: Iterable[Tokenizer], *, blank: bool) -> int:
+def most_of_run(run: str, some: Sequence[Tokenizer], *, blank: bool) -> int:
     """The most tokens of a run of marks or blanks, wherever it stands."""
+    # Two line ends are one token in o200k, and two in others.
+    ends = min(2, len(some))
     before = [
         ("", 0),
         ("a", 1),
@@ -383,7 +385,7 @@ def most_of_run(run: str, some: Iterable[Tokenizer], *, blank: bool) -> int:
         *([(".", 1), ("()", 2)] if blank else [(" ", 0), ("a ", 1)]),
     ]
     after = [("", 0), ("a", 1), ("1", 1)]
-    after += [("(", 1)] if blank else [("\n", 1), ("\n\n", 2), ("\n    a", 3), (" a", 1)]
+    after += [("(", 1)] if blank else [("\n", 1), ("\n\n", ends), ("\n    a", 3), (" a", 1)]
     most = 0
     for each in some:
         for left, first in before:

@@ -65,6 +65,10 @@ def test_no_class_of_characters_has_more_tokens_than_its_bound(kind: str) -> Non
 @example("²²12345")
 @example("33\r\n     'LL\"\\")
 @example("2 ")
+@example("*\r/*\r/*")
+@example("." * 56 + "\n\n. ")
+@example(" \u00dft \u00dft ")
+@example("-" * 18 + " " + "-" * 18 + " ")
 def test_no_mixture_has_more_tokens_than_its_bound(text: str) -> None:
     assert violations(text) == []
 

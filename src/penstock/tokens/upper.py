@@ -157,6 +157,8 @@ def _upper(text: str) -> Upper:
     # A blank before digits or at the end, and digits of other scripts that shift groups of three.
     total += _both(shape.count(b" 0") + shape.count(b"x0") + 1)
     total += _both(sum(map(len, _CONTRACTED.findall(data))))
+    # After marks, a line end and a slash go with them, and the marks behind the slash do not.
+    total += _both(data.count(b"\n/") + data.count(b"\r/"))
     if not data.isascii():
         total += sum(map(data.count, _TORN))
     # SentencePiece begins with a blank of its own.
