@@ -247,7 +247,7 @@ def _sequences(joined: str) -> frozenset[tuple[str, ...]]:
 
 @cache
 def _vocabulary() -> _Vocabulary:
-    """Read when the first text is measured: most of a tenth of a second."""
+    """Read when the first text is measured, which takes some hundredths of a second."""
     data = Path(__file__).with_name("vocabulary.json").read_bytes()
     listed = msgspec.json.decode(data, type=_Listed)
     words = {_START: 0}
