@@ -70,7 +70,7 @@ async def test_bodies_that_are_no_json(door: str, caplog: pytest.LogCaptureFixtu
         *(b"", b" ", b"null", b"[]", b'"text"', b"1", b"\0", plain * 2, plain[:-1], plain + b"\0"),
         *(plain.replace(b"Hi", bad) for bad in (b"\xff\xfe", b"\xc0\x80", b"\xed\xa0\x80", b"\0")),
         *(b"\xef\xbb\xbf" + plain, json.dumps(DOORS[door]).encode("utf-16"), b"a=b&c=d"),
-        *(b"[" * 1_000_000, b'{"a":' * 1_000_000, b'{"a":"' + b"x" * 1_000_000),
+        *(b"[" * 200_000, b'{"a":' * 200_000, b'{"a":"' + b"x" * 1_000_000),
     ]
     async with under_attack(caplog) as target:
         headers = bearer(target.texts["one"])

@@ -39,7 +39,11 @@ def test_a_run_that_leaves_a_process_behind_fails(tmp_path: Path) -> None:
         f"    child = subprocess.Popen({FOREVER!r}, stdin=subprocess.PIPE)\n"
         "    os.dup(child.stdin.fileno())\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name != VARIABLE and not name.startswith("PYTEST_")
+    }
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.support.leftovers", "-W", "ignore", "."],
         cwd=tmp_path,

@@ -163,6 +163,7 @@ def test_tests_have_a_home_of_their_own_and_no_keys(tmp_path: Path) -> None:
     left = {name for name in os.environ if PRIVATE_VARIABLE.fullmatch(name)}
     allowed = {
         "PENSTOCK_HOME",
+        "PENSTOCK_TRUST_FOLDER",
         "AWS_CONFIG_FILE",
         "AWS_SHARED_CREDENTIALS_FILE",
         "AWS_EC2_METADATA_DISABLED",

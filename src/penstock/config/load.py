@@ -45,7 +45,7 @@ _DEEPEST = 32
 """Levels of tables and lists; the settings have six."""
 _MOST_NEEDS = 8
 """Settings that a message about trust names; the others are counted."""
-_MOST_LISTED = 50
+_MOST_LISTED = 20
 """An error lists at most so many problems."""
 _Found: TypeAlias = tuple[_Place, Callable[[], str]]
 """Where a problem is, and its message, which is made for the listed ones only."""

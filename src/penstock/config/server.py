@@ -163,7 +163,9 @@ class LimitsConfig(Section):
         description="Most fields at the top of a body that Penstock does not know and passes on.",
     )
     max_hints: int = Field(default=100, ge=0, description="Most hints of the model preferences.")
-    max_texts: int = Field(default=4_096, gt=0, description="Most texts of one embedding request.")
+    max_texts: int = Field(
+        default=100_000, gt=0, description="Most texts of one embedding request."
+    )
     max_mcp_servers: int = Field(default=16, ge=0, description="Most MCP servers.")
     max_mcp_connections: int = Field(
         default=128,

@@ -182,6 +182,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("server", "tls_key"): Rule("makes the gateway read this file"),
     ("server", "cors_origins"): Rule("opens the gateway to web pages"),
     ("server", "mcp_servers"): Rule("chooses the MCP servers that callers can connect to"),
+    ("server", "forwarded_fields"): Rule("lets callers choose what providers do and cost"),
     ("server", "admin_key"): Rule("chooses the key that opens `/admin`"),
     ("providers", "*", "url"): Rule(
         "sends prompts to an address that this file chooses",

@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_metadata: int = 64
     max_extra_fields: int = 100
     max_hints: int = 100
-    max_texts: int = 4_096
+    max_texts: int = 100_000
     max_mcp_servers: int = 16
 
 

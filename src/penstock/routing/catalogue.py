@@ -20,6 +20,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
+from penstock.contract.bounds import NAME
+
 
 class Class(Enum):
     """Models that may stand in for one another."""
@@ -135,9 +137,13 @@ UNKNOWN = Family(("*",), None, 0.6, 60, 1000)
 del L, M, S, T
 
 
-@lru_cache(maxsize=1024)
 def family_of(model: str) -> Family:
     """The row of a model's name, or of a hint."""
+    return _family_of(model[:NAME])
+
+
+@lru_cache(maxsize=1024)
+def _family_of(model: str) -> Family:
     name = model.strip().lower()
     for row in FAMILIES:
         if any(fnmatchcase(name, pattern) for pattern in row.patterns):

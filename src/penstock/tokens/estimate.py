@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.contract.bounds import NAME
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
     Audio,
@@ -109,18 +110,26 @@ class Contents(msgspec.Struct, frozen=True, gc=False):
     """The longest that all sounds together can last."""
 
 
-# Each request asks both of every target; callers make names up, so few are remembered.
-@lru_cache(maxsize=1024)
 def family_of(model: str) -> Family:
     """The row for a model's name, wherever it is served: `eu.anthropic.claude-...` is Claude."""
+    return _family_of(model[:NAME])
+
+
+def thinking_apart(model: str) -> int:
+    """The most that this model is expected to think beyond `max_tokens`; 0 where that limits it."""
+    return _thinking_apart(model[:NAME])
+
+
+# Each request asks both of every target; callers and providers choose names, so few are remembered.
+@lru_cache(maxsize=1024)
+def _family_of(model: str) -> Family:
     name = model.lower()
     found = next((row for row in FAMILIES if any(part in name for part in row.models)), None)
     return found or (GPT if _GPT.search(name) else OTHER)
 
 
 @lru_cache(maxsize=1024)
-def thinking_apart(model: str) -> int:
-    """The most that this model is expected to think beyond `max_tokens`; 0 where that limits it."""
+def _thinking_apart(model: str) -> int:
     name = model.lower()
     return next((most for pattern, most in _THINKING_APART if fnmatchcase(name, pattern)), 0)
 

@@ -182,5 +182,5 @@ def test_a_read_only_disk_is_named(tmp_path: Path, disk: Disk) -> None:
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     front = mounted('mount -t tmpfs -o size=1m tmpfs "$0"', tmp_path)
     text = said(front, tmp_path, 100)
-    assert text.startswith("PenstockError the task store")
+    assert text.startswith("StorageUnavailable the task store")
     assert "the disk is full: make room" in text or "has no room" in text

@@ -17,6 +17,8 @@ MCP = "/mcp"
 WORDS = "some words of a text that is long enough"
 """Short texts are estimated in another way than long ones."""
 HI = {"role": "user", "content": WORDS}
+LONG_TURN = {"role": "user", "content": "some words " * 200}
+"""With it, the tokens of a body are counted and not taken from its bytes, at any size."""
 TEXT = {"type": "text", "text": WORDS}
 
 
@@ -138,8 +140,8 @@ def chat() -> Mapping[str, Maker]:
         "results without calls": lambda n: body(*unanswered * n),
         "stop": lambda n: body(stop=[f"s{i}" for i in range(n)]),
         "metadata": lambda n: body(metadata={f"k{i}": "v" for i in range(n)}),
-        "further fields": lambda n: body(**{f"x{i}": 1 for i in range(n)}),
-        "logit_bias": lambda n: body(logit_bias={str(i): 1 for i in range(n)}),
+        "further fields": lambda n: body(LONG_TURN, **{f"x{i}": 1 for i in range(n)}),
+        "logit_bias": lambda n: body(LONG_TURN, logit_bias={str(i): 1 for i in range(n)}),
         "MCP servers": lambda n: body(tools=[server(i) for i in range(n)]),
         "headers of a server": lambda n: body(
             tools=[{**server(0), "headers": {f"X-{i}": "v" for i in range(n)}}]

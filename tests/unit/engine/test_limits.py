@@ -172,4 +172,4 @@ def test_of_many_problems_the_first_are_listed_and_the_others_counted() -> None:
 def test_the_text_of_a_problem_has_an_end() -> None:
     error = InvalidRequest.of([Problem("p" * 10**6, "m" * 10**6)])
     assert len(str(error)) < 2 * LONGEST_PROBLEM + 20
-    assert error.problems[0].message.endswith("m...")
+    assert error.problems[0].message.endswith("m…")

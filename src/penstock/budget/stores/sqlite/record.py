@@ -47,7 +47,7 @@ def read_record(file: Path) -> StoreRecord | None:
     """None without a record; raises StorageUnavailable for one that cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=StoreRecord)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise StorageUnavailable(
