@@ -105,9 +105,7 @@ def required_names(schema: JSONObject) -> frozenset[str]:
 
 
 def overlaid(chain: Sequence[JSONObject], link: str) -> JSONObject:
-    """The schemas of a chain as one: earlier ones win, and the `link` is that of the last."""
-    if len(chain) == 1:
-        return chain[0]
+    """The schemas of a chain as a new one: earlier ones win, and the `link` is that of the last."""
     whole = dict(chain[-1])
     for schema in reversed(chain[:-1]):
         whole |= {key: value for key, value in schema.items() if key != link}

@@ -107,7 +107,7 @@ def _without_root_reference(schema: JSONObject) -> JSONObject:
             break
         seen.add(name)
         chain.append(cast(JSONObject, target))
-    return overlaid(chain, "$ref")
+    return overlaid(chain, "$ref") if len(chain) > 1 else schema
 
 
 def _definitions(schema: JSONObject) -> JSONObject:
