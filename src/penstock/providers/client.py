@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -91,15 +92,30 @@ class HttpClient:
         limit = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(limit):
-                connection = await dial(route, self._tls, limit)
+                connection = await self._in_own_context(route, limit)
         except TimeoutError as error:
             raise ProviderTimeout(f"no connection to {route.shown} within {limit:g} s") from error
         except NotHttp as error:
             proxy = "" if route.proxy is None else route.proxy.shown
             raise MalformedResponse(f"the proxy {proxy} does not speak HTTP: {error}") from error
         self._open.add(connection)
-        connection.lost.add_done_callback(lambda _: self._open.discard(connection))
+        # In a context of its own, as in `_in_own_context`.
+        connection.lost.add_done_callback(
+            lambda _: self._open.discard(connection), context=Context()
+        )
         return connection
+
+    async def _in_own_context(self, route: Route, limit: float) -> Connection:
+        # The event loop keeps the context in which a socket is opened as long as the socket. That
+        # of the request would keep its prompt and its answer as long as the connection is pooled.
+        loop = asyncio.get_running_loop()
+        opening = loop.create_task(dial(route, self._tls, limit), context=Context())
+        try:
+            return await opening
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                opening.result().cut()
+            raise
 
     def _tls(self) -> ssl.SSLContext:
         if self._tls_context is None:

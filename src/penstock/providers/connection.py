@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from contextvars import Context
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -265,7 +266,8 @@ class Connection(asyncio.Protocol):
     def _set_timer(self, when: float) -> None:
         self._forget_timer()
         self._fires_at = when
-        self._timer = self._loop.call_at(when, self._on_timer)
+        # Not in the context of the request, which the timer would keep while the socket is idle.
+        self._timer = self._loop.call_at(when, self._on_timer, context=Context())
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
