@@ -35,7 +35,7 @@ from penstock import (
 )
 from penstock.contract.events import StreamEvent
 from penstock.contract.tools import Report, RunnableTool
-from penstock.generators.conversation import Conversation
+from penstock.generators.tool_loop import ToolLoop
 from penstock.testing import FakeProvider, FakeReply, engine_with
 
 DONE = "Done."
@@ -531,53 +531,51 @@ class Remote:
         return f"{self.definition.name} {arguments}"
 
 
-async def conversed(
+async def looped(
     provider: FakeProvider, *tools: RunnableTool, **options: Any
-) -> tuple[Conversation, list[str]]:
-    """A conversation that has run, with a tool `now` that is the caller's."""
+) -> tuple[ToolLoop, list[str]]:
+    """A loop that has run, with a tool `now` that is the caller's."""
     engine = engine_with(provider)
 
     async def ask(request: SamplingRequest) -> AsyncGenerator[StreamEvent]:
         yield Complete(await engine.create_message(request))
 
-    conversation = Conversation(
+    tool_loop = ToolLoop(
         ask,
         SamplingRequest(messages=(user("Go."),), max_tokens=9, **options),
         tools,
         theirs=[ToolDefinition("now")],
     )
-    started = [event.name async for event in conversation.run() if isinstance(event, ToolStarted)]
-    return conversation, started
+    started = [event.name async for event in tool_loop.run() if isinstance(event, ToolStarted)]
+    return tool_loop, started
 
 
 async def test_a_tool_of_the_caller_ends_the_run() -> None:
     provider = script(calls("find"), calls("find", "now"), DONE)
-    conversation, started = await conversed(provider, Remote("find"))
+    tool_loop, started = await looped(provider, Remote("find"))
     assert started == ["find", "find"]
     assert len(provider.requests) == 2
-    assert conversation.said == (
+    assert tool_loop.said == (
         MCPCall("call_0", "docs", "find", {}, (Text("find {}"),)),
         MCPCall("call_0", "docs", "find", {}, (Text("find {}"),)),
         ToolUse("call_1", "now", {}),
     )
-    assert conversation.result.metadata.tool_rounds == 2
+    assert tool_loop.result.metadata.tool_rounds == 2
 
 
 async def test_a_tool_of_the_caller_alone_runs_nothing() -> None:
-    conversation, started = await conversed(script(calls("now"), DONE), Remote("find"))
+    tool_loop, started = await looped(script(calls("now"), DONE), Remote("find"))
     assert started == []
-    assert conversation.said == (ToolUse("call_0", "now", {}),)
+    assert tool_loop.said == (ToolUse("call_0", "now", {}),)
 
 
 async def test_a_tool_of_a_server_makes_way_for_one_of_the_caller() -> None:
     provider = script(calls("docs_now"), DONE)
-    conversation, started = await conversed(
-        provider, Remote("now"), tool_choice=ToolChoice.tool("now")
-    )
+    tool_loop, started = await looped(provider, Remote("now"), tool_choice=ToolChoice.tool("now"))
     assert [tool.name for tool in provider.requests[0].tools] == ["now", "docs_now"]
     assert provider.requests[0].tool_choice == ToolChoice.tool("now")
     assert started == ["now"]
-    assert conversation.said == (
+    assert tool_loop.said == (
         MCPCall("call_0", "docs", "now", {}, (Text("now {}"),)),
         Text(DONE),
     )
