@@ -248,7 +248,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
 
     def __getattr__(name: str) -> Any:
-        if name == "sync":
+        if name == "sync":  # a package of its own
             return importlib.import_module("penstock.sync")
         if name not in _LAZY:
             raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import importlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -83,7 +84,10 @@ class _Process:
 
 
 _PROCESS = _Process()
-atexit.register(_PROCESS.end)
+# Before the threads of executors end, which closing a ledger needs: `atexit` comes after them, and
+# what is registered last is called first, so their module must be loaded already.
+importlib.import_module("concurrent.futures.thread")
+getattr(threading, "_register_atexit", atexit.register)(_PROCESS.end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_PROCESS.forget)
 

@@ -503,7 +503,7 @@ def test_bad_options_are_refused_at_once(options: Any, path: str) -> None:
     assert [problem.path for problem in caught.value.problems] == [path]
 
 
-@pytest.mark.parametrize("prompt", ["", " \n", [], ["", " "], None, 3, [3]])
+@pytest.mark.parametrize("prompt", ["", " \n", [], ["", " "], 3, [3]])
 def test_a_prompt_that_says_nothing_is_refused_at_once(prompt: Any) -> None:
     with pytest.raises(InvalidRequest, match="prompt"):
         engine_with(script()).string_generator(prompt)
