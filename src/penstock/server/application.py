@@ -16,6 +16,7 @@ from penstock.server import (
     admin_api,
     anthropic_api,
     feedback_api,
+    home,
     openai_api,
     openapi_doors,
     operations,
@@ -99,6 +100,7 @@ def application(
     app = App(
         opened,
         {
+            **home.ROUTES,
             **openai_api.ROUTES,
             **responses_api.ROUTES,
             **anthropic_api.ROUTES,
