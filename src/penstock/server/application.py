@@ -107,7 +107,7 @@ def application(
             **sampling_api.routes(siblings, approving),
             **feedback_api.ROUTES,
             **openapi_doors.ROUTES,
-            **operations.routes(metrics, siblings, gate.keys),
+            **operations.routes(metrics, siblings, gate.keys, lambda: app.draining),
             **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),
             **mcp.routes(),
         },

@@ -101,6 +101,8 @@ class App:
         """Whose web pages may call; None: nobody's."""
         self.patience = Patience()
         """How long clients may take."""
+        self.draining = False
+        """Whether the gateway stops soon and `/ready` says so."""
         self.configure: Callable[[Config], None] = lambda _: None
         """Lets the doors go by another configuration."""
         self.leave: Callable[[], Awaitable[None]] | None = None
