@@ -43,7 +43,7 @@ Examples:
   penstock chat --model groq/llama-3.3-70b-versatile
   penstock serve
 
-Errors are one line on stderr. Exit codes: 0 done, 1 it failed while it ran, 2 the command,
+Errors go to stderr. Exit codes: 0 done, 1 it failed while it ran, 2 the command,
 configuration or request is wrong, 130 Ctrl-C. PENSTOCK_DEBUG=1 shows tracebacks."""
 
 
