@@ -1,6 +1,7 @@
 """One engine between Python code and every language model.
 
-`penstock.ask("...")` answers in one line; `async with penstock.open() as engine` does all the rest.
+`penstock.ask("...")` answers in one line; `async with penstock.open() as engine` does all the rest,
+and `penstock.sync` does it without `await`.
 """
 
 from __future__ import annotations
@@ -88,11 +89,13 @@ from penstock.contract.options import (
 from penstock.contract.ports import RankedTarget, RouteDecision, Target
 
 if TYPE_CHECKING:
+    from penstock import sync
     from penstock.config.settings import Config
     from penstock.contract.requests import Caller
     from penstock.gateway import Engine, open
     from penstock.generators.content import StringGenerator
     from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
+    from penstock.generators.conversation import Conversation
     from penstock.generators.embeddings import EmbeddingGenerator
     from penstock.generators.functions import Tool, tool
     from penstock.generators.stream import GeneratorStream
@@ -101,6 +104,7 @@ if TYPE_CHECKING:
     from penstock.health import ProviderHealth
     from penstock.simple import ask
     from penstock.standalone import (
+        conversation,
         embedding_generator,
         string_generator,
         structured_generator,
@@ -115,6 +119,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Caller": "penstock.contract.requests",
     "Config": "penstock.config.settings",
+    "Conversation": "penstock.generators.conversation",
     "EmbeddingGenerator": "penstock.generators.embeddings",
     "Engine": "penstock.gateway",
     "GeneratorStream": "penstock.generators.stream",
@@ -132,6 +137,7 @@ _LAZY = {
     "TranscriptionGenerator": "penstock.generators.transcription",
     "UsageStats": "penstock.telemetry.usage",
     "ask": "penstock.simple",
+    "conversation": "penstock.standalone",
     "embedding_generator": "penstock.standalone",
     "open": "penstock.gateway",
     "string_generator": "penstock.standalone",
@@ -156,6 +162,7 @@ __all__ = [
     "Content",
     "ContentRejected",
     "ContextLengthExceeded",
+    "Conversation",
     "EmbeddingGenerator",
     "EmbeddingResult",
     "Engine",
@@ -224,11 +231,13 @@ __all__ = [
     "ask",
     "assistant",
     "audio",
+    "conversation",
     "embedding_generator",
     "image",
     "open",
     "string_generator",
     "structured_generator",
+    "sync",
     "system",
     "tool",
     "transcription_generator",
@@ -239,6 +248,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
 
     def __getattr__(name: str) -> Any:
+        if name == "sync":  # a package of its own
+            return importlib.import_module("penstock.sync")
         if name not in _LAZY:
             raise AttributeError(f"module 'penstock' has no attribute {name!r}")
         value = getattr(importlib.import_module(_LAZY[name]), name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.config.settings import Config
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Health, Target
-from penstock.providers.registry import callable_names
+from penstock.providers.registry import callable_names, owner_of
 from penstock.routing.experience import Experience
 from penstock.routing.outlook import Outlook, Price
 from penstock.routing.sessions import Sessions
@@ -59,6 +59,7 @@ def table_of(config: Config, health: Health, ways: Ways, *, model_files: bool) -
         callable_names(config.providers),
         config.default_model,
         refused=lambda target: not model_files and target.model.endswith(".gguf"),
+        owner=owner_of,
         health=health,
         ways=ways,
     )

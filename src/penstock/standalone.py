@@ -25,10 +25,11 @@ from penstock.contract.exchange import (
 from penstock.contract.media import AudioSource
 from penstock.contract.messages import Audio, Image
 from penstock.contract.options import MCPTool
-from penstock.contract.requests import Caller, TranscribeOptions
+from penstock.contract.requests import Caller, Messages, TranscribeOptions
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.gateway import Engine
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
+from penstock.generators.conversation import Conversation
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
 from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
@@ -68,7 +69,9 @@ class TranscriptionEndpointOptions(TranscriptionOptions, total=False):
     headers: Mapping[str, str]
 
 
-def string_generator(prompt: Prompt, **options: Unpack[EndpointOptions]) -> StringGenerator:
+def string_generator(
+    prompt: Prompt | None = None, **options: Unpack[EndpointOptions]
+) -> StringGenerator:
     """A generator of text: `text, metadata = await generator.generate()`.
 
     Where: `provider` (a kind, such as "openai"), with `model`, `url`, `auth_token` and `headers` if
@@ -78,6 +81,7 @@ def string_generator(prompt: Prompt, **options: Unpack[EndpointOptions]) -> Stri
     Tools: `tools` (functions), `mcp_tools`, `tool_choice`, `parallel_tools`, `max_tool_rounds`,
     `tool_timeout`, `max_parallel_tools`, `max_tool_result_bytes`, `tool_errors`.
     Contexts: `context_timeout`.
+    A prompt may also be given to each call: `await generator.generate("...", history=[...])`.
 
     Raises InvalidRequest or ConfigurationError at once for what can be known to be wrong.
     """
@@ -87,14 +91,14 @@ def string_generator(prompt: Prompt, **options: Unpack[EndpointOptions]) -> Stri
 
 @overload
 def structured_generator(
-    output: type[T], prompt: Prompt, **options: Unpack[EndpointOptions]
+    output: type[T], prompt: Prompt | None = None, **options: Unpack[EndpointOptions]
 ) -> StructuredGenerator[T]: ...
 @overload
 def structured_generator(
-    output: Any, prompt: Prompt, **options: Unpack[EndpointOptions]
+    output: Any, prompt: Prompt | None = None, **options: Unpack[EndpointOptions]
 ) -> StructuredGenerator[Any]: ...
 def structured_generator(
-    output: Any, prompt: Prompt, **options: Unpack[EndpointOptions]
+    output: Any, prompt: Prompt | None = None, **options: Unpack[EndpointOptions]
 ) -> StructuredGenerator[Any]:
     """A generator of values of this type: a class, or any annotation such as `list[int]`.
 
@@ -103,6 +107,15 @@ def structured_generator(
     """
     endpoint, rest = _endpoint(dict(options), "model")
     return StructuredGenerator(endpoint, output, prompt, GeneratorOptions(**rest))
+
+
+def conversation(*, history: Messages = (), **options: Unpack[EndpointOptions]) -> Conversation:
+    """A conversation that remembers its turns: `text, metadata = await talk.send("Hello")`.
+
+    `history` is the turns that it begins with. The options are those of `string_generator`.
+    """
+    endpoint, rest = _endpoint(dict(options), "model")
+    return Conversation(StringGenerator(endpoint, None, GeneratorOptions(**rest)), history)
 
 
 def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> EmbeddingGenerator:
@@ -143,11 +156,11 @@ class Endpoint:
 
     async def create_message(self, messages: SamplingRequest, /) -> Result:
         """The whole answer."""
-        return await (await self._current()).create_message(messages)
+        return await (await self.current()).create_message(messages)
 
     async def create_message_stream(self, messages: SamplingRequest, /) -> StreamHandle:
         """The answer while it is made."""
-        return await (await self._current()).create_message_stream(messages)
+        return await (await self.current()).create_message_stream(messages)
 
     def takes(self, part: Image | Audio, model: str | None = None) -> bool:
         """Whether the model reads parts like this one."""
@@ -164,7 +177,7 @@ class Endpoint:
 
     async def tools(self, tool: MCPTool) -> Sequence[RunnableTool]:
         """What the MCP server offers, asked by the engine of the running loop."""
-        return await (await self._current()).tool_source(tool).tools()
+        return await (await self.current()).tool_source(tool).tools()
 
     def validated(self, request_id: str, /, *, fits: bool) -> None:
         """Nobody learns here."""
@@ -183,7 +196,7 @@ class Endpoint:
         ignore_invalid_options: bool = False,
     ) -> EmbeddingResult:
         """A vector for each text."""
-        engine = await self._current()
+        engine = await self.current()
         return await engine.embed(
             texts,
             model=model,
@@ -200,9 +213,10 @@ class Endpoint:
         **options: Unpack[TranscribeOptions],
     ) -> TranscriptionResult:
         """The words of a recording."""
-        return await (await self._current()).transcribe(audio, caller=caller, **options)
+        return await (await self.current()).transcribe(audio, caller=caller, **options)
 
-    async def _current(self) -> Engine:
+    async def current(self) -> Engine:
+        """The engine of the running event loop."""
         loop = asyncio.get_running_loop()
         engine = self._engines.get(loop)
         if engine is None:

@@ -13,8 +13,8 @@ import pytest
 import penstock
 from penstock.contract.exchange import Metadata, Usage
 from penstock.generators.content import DEFAULT_MAX_TOKENS
-from penstock.generators.conversation import LoopLimits
 from penstock.generators.embeddings import EmbeddingOptions
+from penstock.generators.tool_loop import LoopLimits
 from penstock.generators.transcription import TranscriptionOptions
 from penstock.mcp.tools import LIST_TTL_S
 from penstock.standalone import EndpointOptions

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -105,18 +106,22 @@ def test_the_surface_is_the_one_that_was_agreed_on() -> None:
     )
 
 
-def surface() -> Iterator[str]:
+def surface(module: ModuleType = penstock, prefix: str = "") -> Iterator[str]:
     """Each public name with its signature, its fields or its methods, a line each."""
-    for name in penstock.__all__:
-        value = getattr(penstock, name)
-        if inspect.isclass(value):
-            yield f"class {name}({', '.join(base.__name__ for base in value.__bases__)})"
+    for name in module.__all__:
+        value = getattr(module, name)
+        full = prefix + name
+        if inspect.ismodule(value):
+            yield from surface(value, f"{full}.")
+        elif inspect.isclass(value):
+            yield f"class {full}({', '.join(base.__name__ for base in value.__bases__)})"
             # Fields in their order, for it is that of the positional arguments.
             yield from (f"    {line}" for line in (*fields(value), *sorted(methods(value))))
         elif inspect.isfunction(value):
-            yield f"def {name}{inspect.signature(value)}"
+            yield f"def {full}{inspect.signature(value)}"
         elif name != "__version__":
-            yield f"{name} = {' | '.join(part.__name__ for part in value.__args__)}"
+            parts = (getattr(part, "__name__", str(part)) for part in value.__args__)
+            yield f"{full} = {' | '.join(parts)}"
 
 
 def methods(kind: type[Any]) -> Iterator[str]:

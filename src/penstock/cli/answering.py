@@ -123,7 +123,7 @@ def document(result: Result, data: Any = None) -> dict[str, Any]:
         "usage": result.usage,
         "cost_usd": result.cost_usd,
         "request_id": result.request_id,
-        "metadata": result.metadata.as_dict(),
+        "metadata": result.metadata.to_dict(),
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -19,6 +19,7 @@ from penstock.cli import (
     doctor,
     embed,
     embedded,
+    health,
     init,
     keys,
     mcp,
@@ -42,7 +43,7 @@ Examples:
   penstock chat --model groq/llama-3.3-70b-versatile
   penstock serve
 
-Errors are one line on stderr. Exit codes: 0 done, 1 it failed while it ran, 2 the command,
+Errors go to stderr. Exit codes: 0 done, 1 it failed while it ran, 2 the command,
 configuration or request is wrong, 130 Ctrl-C. PENSTOCK_DEBUG=1 shows tracebacks."""
 
 
@@ -87,6 +88,7 @@ def build(*, rich: bool) -> typer.Typer:
         (_SET_UP, "init", init.init, init.EXAMPLES),
         (_SET_UP, "trust", trust.trust, trust.EXAMPLES),
         (_SET_UP, "serve", serve.serve, serve.EXAMPLES),
+        (_SET_UP, "health", health.health, health.EXAMPLES),
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
     app.add_typer(route.build(), name="route", rich_help_panel=_LOOK)
@@ -94,7 +96,6 @@ def build(*, rich: bool) -> typer.Typer:
     app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
     app.add_typer(storage.build(), name="storage", rich_help_panel=_SET_UP)
     app.add_typer(mcp.build(), name="mcp", rich_help_panel=_SET_UP)
-    app.add_typer(route.build(), name="route", rich_help_panel=_SET_UP)
     app.add_typer(embedded.build(), name="embedded", rich_help_panel=_SET_UP)
     return app
 

@@ -1,4 +1,4 @@
-"""What people see when something goes wrong: one line that names the remedy, and an exit code.
+"""What people see when something goes wrong: a line that names the remedy, and an exit code.
 
 | code | meaning |
 |---|---|
@@ -7,7 +7,8 @@
 | 2 | the command line, the configuration or the request is wrong: the same call will fail again |
 | 130 | Ctrl-C |
 
-The line goes to stderr, also with `--json`: then stdout stays empty.
+It goes to stderr, also with `--json`: then stdout stays empty. Several problems of a configuration
+follow it, a line each.
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ _CALLERS_FAULT = (ConfigurationError, InvalidRequest, ModelNotFound)
 
 
 def report(error: Exception) -> int:
-    """Print the one line for this error; returns the exit code that belongs to it."""
+    """Print this error; returns the exit code that belongs to it."""
     if os.environ.get("PENSTOCK_DEBUG"):
         traceback.print_exception(error)
+    if isinstance(error, ConfigurationError):
+        first, *more = str(error).split("\n")
+        say_error(first + (":" if more else ""))
+        for line in more:
+            print(f"  {visible(line)}", file=sys.stderr, flush=True)
+        return WRONG
     if isinstance(error, PenstockError):
         say_error(str(error))
         return WRONG if isinstance(error, _CALLERS_FAULT) else FAILED

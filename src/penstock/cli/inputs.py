@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import Any, cast
 
 from penstock.cli.errors import wrong
-from penstock.cli.terminal import is_terminal
+from penstock.cli.terminal import is_terminal, note
 
 
 def piped_text() -> str | None:
@@ -26,7 +27,10 @@ def piped_text() -> str | None:
 
 def prompt_from(words: list[str] | None) -> str:
     """The argument, then the piped text; raises when both are blank."""
-    pieces = (" ".join(map(argument, words or ())), piped_text() or "")
+    piped = piped_text()
+    pieces = (" ".join(map(argument, words or ())), piped or "")
+    if words and piped == "" and _is_redirected():
+        note("standard input is empty, so only the prompt is sent")
     prompt = "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
     if not prompt:
         raise wrong(
@@ -34,6 +38,15 @@ def prompt_from(words: list[str] | None) -> str:
             'the prompt is empty; try: penstock ask "Name three colours", or pipe some text in',
         )
     return prompt
+
+
+def _is_redirected() -> bool:
+    """Whether standard input is a pipe or a file, and not /dev/null as in cron."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except OSError:  # a stand-in without a file, as in a notebook
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def argument(text: str) -> str:

@@ -127,7 +127,7 @@ def _document(texts: Sequence[str], results: Sequence[EmbeddingResult]) -> dict[
             {"text": text, "embedding": vector} for text, vector in zip(texts, vectors, strict=True)
         ],
         "usage": usage,
-        "metadata": total.as_dict(),
+        "metadata": total.to_dict(),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -40,6 +41,24 @@ _OF_OPEN_VALUES = {
     "less_than_equal",
     "literal_error",
 }
+_WANTED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "decimal_parsing": "a number",
+    "decimal_type": "a number",
+    "dict_type": "a table",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a table",
+    "string_type": "a text in quotes",
+    "tuple_type": "a list",
+}
+"""By pydantic's name of a mistake: what a setting must be, in TOML's words."""
+_LINE = re.compile(r"at line (\d+), column \d+")
 _MOST_TOLD = 60
 _DEEPEST = 32
 """Levels of tables and lists; the settings have six."""
@@ -158,12 +177,25 @@ def _document(text: str, name: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"{name} is not TOML: {error}; correct that line") from error
+        remedy = _backslash_remedy(text, str(error)) or "correct that line"
+        raise ConfigurationError(f"{name} is not TOML: {error}; {remedy}") from error
     except RecursionError:
         document = None
     if document is None or _is_deep(document):
         raise ConfigurationError(f"{name}: it is nested too deeply")
     return document
+
+
+def _backslash_remedy(text: str, message: str) -> str | None:
+    """What to do about a Windows path in double quotes, where a backslash begins an escape."""
+    at = _LINE.search(message)
+    if at is None:
+        return None
+    line = text.splitlines()[int(at[1]) - 1]
+    quoted = next((part for part in line.split('"')[1::2] if "\\" in part), None)
+    if quoted is None:
+        return None
+    return f"in double quotes a backslash begins an escape: write '{quoted}' in single quotes"
 
 
 def _is_deep(document: dict[str, Any]) -> bool:
@@ -204,13 +236,20 @@ def _config(document: dict[str, Any], text: str, name: str) -> Config:
 
 
 def _refuse(found: Sequence[_Found], lines: Lines, name: str) -> None:
-    """Raise ConfigurationError with the first of the problems, if there are any."""
+    """Raise ConfigurationError with the first of the problems, if there are any.
+
+    One problem is one line; several are a line each, in the order of the file.
+    """
     if not found:
         return
-    problems = [f"{name}, {_place(lines, path)}: {say()}" for path, say in found[:_MOST_LISTED]]
+    if len(found) == 1:
+        ((path, say),) = found
+        raise ConfigurationError(f"{name}, {_place(lines, path)}: {say()}") from None
+    inside = sorted(found, key=lambda each: lines.line_of(each[0]) or sys.maxsize)
+    listed = [f"{_place(lines, path)}: {say()}" for path, say in inside[:_MOST_LISTED]]
     if len(found) > _MOST_LISTED:
-        problems.append(f"and {len(found) - _MOST_LISTED} more problems")
-    raise ConfigurationError("; ".join(problems)) from None
+        listed.append(f"and {len(found) - _MOST_LISTED} more")
+    raise ConfigurationError("\n".join([f"{name} has {len(found)} problems", *listed])) from None
 
 
 def _misfits(error: ValidationError, written: Mapping[_Place, str]) -> Iterator[_Found]:
@@ -381,6 +420,8 @@ def _explain(path: _Place, message: str, kind: str, value: object) -> str:
         message = "a database is written sqlite:/// and a path, such as sqlite:///penstock.db"
     elif path[-1] == "url" and kind == "string_pattern_mismatch":
         message = "an address begins with http:// or https://"
+    elif kind in _WANTED:
+        message = f"must be {_WANTED[kind]}"
     message = message.removeprefix("Value error, ")
     return f"{message[:1].lower()}{message[1:]}{_told(kind, value)}"
 

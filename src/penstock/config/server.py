@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -9,6 +10,14 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from penstock.config.values import Seconds, Section
 
 SHORTEST_ADMIN_KEY = 16
+
+
+def _drain_s() -> float:
+    text = os.environ.get("PENSTOCK_DRAIN_S", "").strip()
+    try:
+        return float(text) if text else 0.0
+    except ValueError:
+        raise ValueError(f"PENSTOCK_DRAIN_S is {text!r}; it must be a number of seconds") from None
 
 
 class ServerConfig(Section):
@@ -32,6 +41,13 @@ class ServerConfig(Section):
     grace_s: Seconds = Field(
         default=10.0,
         description="How long running requests may go on when the gateway is told to stop.",
+    )
+    drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default_factory=_drain_s,
+        description="How long `/ready` answers 503 after SIGTERM before the port closes, so that a "
+        "load balancer sends no new requests. Default: 0, or the variable `PENSTOCK_DRAIN_S`, "
+        "which is 5 in the container image.",
+        examples=[5.0],
     )
     tls_certificate: str | None = Field(
         default=None,

@@ -227,7 +227,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
 
 HARMLESS = frozenset(
     {
-        *(("server", name) for name in ("port", "log", "workers", "grace_s")),
+        *(("server", name) for name in ("port", "log", "workers", "grace_s", "drain_s")),
         *(
             ("providers", "*", name)
             for name in ("kind", "threads", "context", "max_concurrent", "api_version", "region")

@@ -36,6 +36,7 @@ from penstock.contract.options import (
     ToolChoice,
     ToolDefinition,
 )
+from penstock.contract.serializing import Serializable, known
 
 StopReason: TypeAlias = Literal["endTurn", "stopSequence", "maxTokens", "toolUse"] | str
 
@@ -92,7 +93,7 @@ class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return msgspec.structs.replace(self, output_schema=None, messages=(*earlier, last))
 
 
-class TokenCount(msgspec.Struct, frozen=True):
+class TokenCount(Serializable, frozen=True):
     """How many tokens a model reads for a request, and who says so."""
 
     tokens: int
@@ -100,6 +101,10 @@ class TokenCount(msgspec.Struct, frozen=True):
     """Whether it is our estimate, where the provider gives no count of its own."""
     provider: str
     model: str
+
+    def to_dict(self) -> JSONObject:
+        """The count as JSON."""
+        return msgspec.structs.asdict(self)
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -127,7 +132,7 @@ class Reply(msgspec.Struct, frozen=True):
         return join_text(self.content)
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(Serializable, frozen=True):
     """The answer to a request."""
 
     content: tuple[Content, ...]
@@ -179,6 +184,17 @@ class Result(msgspec.Struct, frozen=True):
         """The answer as a turn, ready to be appended to the history."""
         return Message("assistant", self.content)
 
+    def to_dict(self) -> JSONObject:
+        """The answer as JSON: its text, its parts in MCP's form, and its metadata as numbers."""
+        return {
+            "role": self.role,
+            "text": self.text,
+            "content": list(msgspec.to_builtins(self.content)),
+            "model": self.model,
+            "stop_reason": self.stop_reason,
+            "metadata": self.metadata.to_dict(),
+        }
+
     def to_mcp(self, *, extras: bool = False, single: bool = False) -> JSONObject:
         """The result of `sampling/createMessage`: `role`, `content`, `model` and `stopReason`.
 
@@ -213,12 +229,20 @@ class Vectors(msgspec.Struct, frozen=True):
         _cut_names(self, "model")
 
 
-class EmbeddingResult(msgspec.Struct, frozen=True):
+class EmbeddingResult(Serializable, frozen=True):
     """A vector for each text, in the texts' order."""
 
     vectors: tuple[tuple[float, ...], ...]
     model: str
     metadata: Metadata
+
+    def to_dict(self) -> JSONObject:
+        """The vectors as lists, and the metadata as numbers."""
+        return {
+            "vectors": [list(vector) for vector in self.vectors],
+            "model": self.model,
+            "metadata": self.metadata.to_dict(),
+        }
 
 
 class TranscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,7 +295,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
         _cut_names(self, "model", "language", "response_id", "response_status")
 
 
-class TranscriptionResult(msgspec.Struct, frozen=True):
+class TranscriptionResult(Serializable, frozen=True):
     """The words of a recording."""
 
     text: str
@@ -282,6 +306,19 @@ class TranscriptionResult(msgspec.Struct, frozen=True):
     duration_s: float | None = None
     segments: tuple[TranscriptSegment, ...] = ()
     """Where each piece of the text is in the recording, from models that say so."""
+
+    def to_dict(self) -> JSONObject:
+        """The transcript as JSON, its metadata as numbers."""
+        return known(
+            {
+                "text": self.text,
+                "model": self.model,
+                "language": self.language,
+                "duration_s": self.duration_s,
+                "segments": list(msgspec.to_builtins(self.segments)),
+                "metadata": self.metadata.to_dict(),
+            }
+        )
 
     @property
     def usage(self) -> Usage:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
-import msgspec
+from penstock.contract.messages import JSONObject
+from penstock.contract.serializing import Serializable, known
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(Serializable, frozen=True, omit_defaults=True):
     """Tokens as the provider counted them.
 
     `input_tokens` is the whole prompt, cached part included. None means that the provider did not
@@ -33,6 +33,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     def total_tokens(self) -> int | None:
         """Input and output together; None when neither is known."""
         return _sum(self.input_tokens, self.output_tokens)
+
+    def to_dict(self) -> JSONObject:
+        """The known counts as numbers, with `total_tokens`; a flag is there when it is set."""
+        counts = {name: getattr(self, name) or None for name in ("estimated", "implausible")}
+        counts |= {
+            name: getattr(self, name) for name in self.__struct_fields__ if name not in counts
+        }
+        return known({"total_tokens": self.total_tokens, **counts})
 
     def __add__(self, other: Usage) -> Usage:
         """The usage of both calls; an estimate makes the sum an estimate."""
@@ -59,7 +67,7 @@ def _sum(first: _Number | None, second: _Number | None) -> _Number | None:
     return first if second is None else first + second
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
     """What there is to know about a call; `as_dict()` gives the stable string keys."""
 
     provider: str
@@ -83,31 +91,49 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The cost for people; sums of money are kept in integer nano-dollars (`cost_nanos`)."""
         return None if self.cost_nanos is None else self.cost_nanos / 1e9
 
+    def to_dict(self) -> JSONObject:
+        """Every known fact under its stable key, numbers as numbers; what is unknown is absent.
+
+        `cost_usd` is a float for display; `cost_nanos` is exact.
+        """
+        return known(
+            {
+                "provider": self.provider,
+                "model": self.model,
+                "request_id": self.request_id,
+                "latency_ms": self.latency_ms,
+                "first_token_ms": self.first_token_ms,
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "total_tokens": self.usage.total_tokens,
+                "cached_input_tokens": self.usage.cached_input_tokens,
+                "reasoning_tokens": self.usage.reasoning_tokens,
+                "api_calls": self.api_calls,
+                "tool_rounds": self.tool_rounds,
+                "attempts": self.attempts,
+                "response_id": self.response_id,
+                "response_status": self.response_status,
+                "embedding_count": self.embedding_count,
+                "embedding_dims": self.embedding_dims,
+                "cost_usd": self.cost_usd,
+                "cost_nanos": self.cost_nanos,
+                "dropped_options": list(self.dropped_options) or None,
+                "implausible_usage": self.usage.implausible or None,
+            }
+        )
+
     def as_dict(self) -> dict[str, str]:
-        """Every known fact as text under its stable key; what is unknown is absent."""
-        facts: Mapping[str, object] = {
-            "provider": self.provider,
-            "model": self.model,
-            "request_id": self.request_id,
-            "latency_ms": self.latency_ms,
-            "first_token_ms": self.first_token_ms,
-            "input_tokens": self.usage.input_tokens,
-            "output_tokens": self.usage.output_tokens,
-            "total_tokens": self.usage.total_tokens,
-            "cached_input_tokens": self.usage.cached_input_tokens,
-            "reasoning_tokens": self.usage.reasoning_tokens,
-            "api_calls": self.api_calls,
-            "tool_rounds": self.tool_rounds,
-            "attempts": self.attempts,
-            "response_id": self.response_id,
-            "response_status": self.response_status,
-            "embedding_count": self.embedding_count,
-            "embedding_dims": self.embedding_dims,
-            "cost_usd": None if self.cost_nanos is None else nanos_to_text(self.cost_nanos),
-            "dropped_options": ",".join(self.dropped_options) or None,
-            "implausible_usage": "true" if self.usage.implausible else None,
-        }
-        return {key: str(value) for key, value in facts.items() if value is not None}
+        """The facts of `to_dict` as text, the cost as an exact decimal number of dollars."""
+        facts = self.to_dict()
+        if facts.pop("cost_nanos", None) is not None and self.cost_nanos is not None:
+            facts["cost_usd"] = nanos_to_text(self.cost_nanos)
+        return {key: _text(value) for key, value in facts.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, cast(list[object], value)))
+    return "true" if value is True else str(value)
 
 
 def nanos_to_text(nanos: int) -> str:

@@ -95,13 +95,7 @@ def build_request(messages: Messages, options: RequestOptions) -> SamplingReques
 
     Raises InvalidRequest when an argument is missing, unknown or of the wrong type.
     """
-    if isinstance(messages, str):
-        messages = (user(messages),)
-    elif isinstance(messages, Message):
-        messages = (messages,)
-    elif not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidRequest.of([Problem("messages", "give a text, a message or a list of them")])
-    fields: dict[str, Any] = {**options, "messages": tuple(map(_message, messages))}
+    fields: dict[str, Any] = {**options, "messages": _listed("messages", messages)}
     problems = _unknown(fields, SamplingRequest)
     if "max_tokens" not in fields:
         problems.append(Problem("max_tokens", "is required"))
@@ -113,6 +107,27 @@ def build_request(messages: Messages, options: RequestOptions) -> SamplingReques
     if isinstance(schema := fields.get("output_schema"), dict):
         fields["output_schema"] = {"schema": schema}
     return _convert(fields, SamplingRequest)
+
+
+def read_messages(name: str, messages: Messages) -> tuple[Message, ...]:
+    """The turns of a conversation as people write it.
+
+    Raises InvalidRequest, with a path below `name`, when one is of the wrong type.
+    """
+    listed = _listed(name, messages)
+    try:
+        return msgspec.convert(listed, tuple[Message, ...])
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at ")
+        raise InvalidRequest.of([Problem(name + place.strip("`$"), message)]) from error
+
+
+def _listed(name: str, messages: Messages) -> tuple[Any, ...]:
+    if isinstance(messages, str | Message):
+        messages = (messages,)
+    elif not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRequest.of([Problem(name, "give a text, a message or a list of them")])
+    return tuple(map(_message, messages))
 
 
 def _message(value: Any) -> Any:

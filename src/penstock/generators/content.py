@@ -17,14 +17,14 @@ from penstock.contract.events import Complete, GeneratorDelta, GeneratorEvent, S
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
 from penstock.contract.messages import Audio, Content, Image, JSONObject, Message, user
 from penstock.contract.options import Extra, MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
-from penstock.contract.requests import RequestOptions, build_request
+from penstock.contract.requests import Messages, RequestOptions, build_request, read_messages
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
-from penstock.generators.conversation import Ask, Conversation, LoopLimits, out_of_time
 from penstock.generators.functions import tool
 from penstock.generators.sources import servers, tools_of
 from penstock.generators.stream import GeneratorStream, Settled
+from penstock.generators.tool_loop import Ask, LoopLimits, ToolLoop, out_of_time
 from penstock.streaming.handle import StreamHandle
 
 T = TypeVar("T")
@@ -111,12 +111,13 @@ class Sampler(Protocol):
 class ContentGenerator(ABC, Generic[T]):
     """A prompt that can be answered again and again, by several tasks at once.
 
-    Each call has a conversation of its own; contexts that are added later hold for later calls.
+    Calls are independent of each other; contexts that are added later hold for later calls.
     """
 
-    def __init__(self, sampler: Sampler, prompt: Prompt, options: GeneratorOptions) -> None:
+    def __init__(self, sampler: Sampler, prompt: Prompt | None, options: GeneratorOptions) -> None:
         """Raises InvalidRequest at once for a blank prompt and for bad options."""
         self._sampler = sampler
+        self._prompt = None if prompt is None else prompt_turn(prompt)
         given: dict[str, Any] = dict(options)
         self._limits, self._context_timeout = _limits(given)
         self._tools = tuple(map(_runnable, _listed("tools", given.pop("tools", ()), "functions")))
@@ -128,7 +129,7 @@ class ContentGenerator(ABC, Generic[T]):
         if "max_tokens" not in given:
             limit = sampler.max_output(given.get("model"))
             given["max_tokens"] = min(DEFAULT_MAX_TOKENS, limit or DEFAULT_MAX_TOKENS)
-        self._request = build_request(_turn(prompt), cast(RequestOptions, given))
+        self._request = build_request((), cast(RequestOptions, given))
         self._contexts: list[PromptContext] = []
         self._providers: list[PromptContextProvider] = []
         _check_names(self._tools)
@@ -151,23 +152,48 @@ class ContentGenerator(ABC, Generic[T]):
         """
         self._providers.append(provider)
 
-    async def generate(self) -> tuple[T, Metadata]:
-        """The answer, and what there is to know about it."""
-        async with contextlib.aclosing(self._settle(self._whole)) as events:
+    async def generate(
+        self, prompt: Prompt | None = None, *, history: Messages = ()
+    ) -> tuple[T, Metadata]:
+        """The answer, and what there is to know about it.
+
+        A `prompt` given here takes the place of the generator's own. `history` is the turns before
+        it, as `create_message` takes them; they follow the contexts.
+        """
+        async with contextlib.aclosing(self.run(prompt, history, streamed=False)) as events:
             async for event in events:
                 if isinstance(event, Settled):
                     return event.value, event.result.metadata
-        raise RuntimeError("a conversation ended without an answer")
+        raise RuntimeError("a run ended without an answer")
 
-    def stream(self) -> GeneratorStream[T]:
-        """The answer while it is made: an async iterator of events, and a context manager."""
-        return GeneratorStream(self._settle(self._streamed))
+    def stream(self, prompt: Prompt | None = None, *, history: Messages = ()) -> GeneratorStream[T]:
+        """The answer while it is made: an async iterator of events, and a context manager.
+
+        `prompt` and `history` are those of `generate`.
+        """
+        return GeneratorStream(self.run(prompt, history, streamed=True))
+
+    def run(
+        self, prompt: Prompt | None, history: Messages, *, streamed: bool
+    ) -> AsyncGenerator[GeneratorEvent | Settled[T], None]:
+        """The events of one run, the value last; for code that wraps a generator.
+
+        Raises InvalidRequest at once for a missing or blank prompt and for a bad history.
+        """
+        turn = self._prompt if prompt is None else prompt_turn(prompt)
+        if turn is None:
+            problem = "is missing: give one to this call, or to the generator"
+            raise InvalidRequest.of([Problem("prompt", problem)])
+        turns = (*read_messages("history", history), turn)
+        return self._settle(self._streamed if streamed else self._whole, turns)
 
     @abstractmethod
-    def _settle(self, ask: Ask) -> AsyncGenerator[GeneratorEvent | Settled[T], None]:
-        """One conversation: its events, and last the value."""
+    def _settle(
+        self, ask: Ask, turns: tuple[Message, ...]
+    ) -> AsyncGenerator[GeneratorEvent | Settled[T], None]:
+        """The events of one run, and last the value."""
 
-    async def _conversation(self, ask: Ask) -> Conversation:
+    async def _tool_loop(self, ask: Ask, turns: tuple[Message, ...]) -> ToolLoop:
         started, limit = time.perf_counter(), self._request.timeout
         clock = asyncio.timeout(limit)
         try:
@@ -179,10 +205,10 @@ class ContentGenerator(ABC, Generic[T]):
                 raise
             raise out_of_time(limit) from error
         system, messages = contexts.merged(
-            self._request.system_prompt, [*self._contexts, *given], self._request.messages[0]
+            self._request.system_prompt, [*self._contexts, *given], turns
         )
         request = msgspec.structs.replace(self._request, system_prompt=system, messages=messages)
-        return Conversation(
+        return ToolLoop(
             ask,
             request,
             [*self._tools, *remote],
@@ -204,15 +230,20 @@ class ContentGenerator(ABC, Generic[T]):
 class StringGenerator(ContentGenerator[str]):
     """Answers a prompt with text."""
 
-    async def _settle(self, ask: Ask) -> AsyncGenerator[GeneratorDelta | Settled[str], None]:
-        conversation = await self._conversation(ask)
-        async with contextlib.aclosing(conversation.run()) as events:
+    async def _settle(
+        self, ask: Ask, turns: tuple[Message, ...]
+    ) -> AsyncGenerator[GeneratorDelta | Settled[str], None]:
+        tool_loop = await self._tool_loop(ask, turns)
+        async with contextlib.aclosing(tool_loop.run()) as events:
             async for event in events:
                 yield event
-        yield Settled(conversation.result.text, conversation.result)
+        result = tool_loop.result
+        yield Settled(result.text, result, (turns[-1], *tool_loop.turns))
 
 
-def _turn(prompt: Prompt) -> Message:
+def prompt_turn(prompt: Prompt) -> Message:
+    """The user's turn of a prompt; raises InvalidRequest for a blank one and for other types."""
+    """The user's turn that a prompt is; raises InvalidRequest when it is blank or of no use."""
     if isinstance(prompt, str | msgspec.Struct):
         prompt = (prompt,)
     parts: tuple[Any, ...] = tuple(prompt) if isinstance(prompt, Iterable) else (prompt,)  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,8 +1,8 @@
 """What stands around a prompt: fixed texts, and texts that are fetched for each call.
 
 The order is: the option `system_prompt`, then the system contexts, joined to one; then the human
-and assistant contexts as turns; last the prompt itself. Among contexts of a kind, the fixed ones
-come first, then those of the providers, each in the order in which it was added.
+and assistant contexts as turns; then the history; last the prompt itself. Among contexts of a kind,
+the fixed ones come first, then those of the providers, each in the order in which it was added.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def _fetch(provider: PromptContextProvider, timeout_s: float) -> Iterable[
 
 
 def merged(
-    system_prompt: str | None, contexts: Sequence[PromptContext], prompt: Message
+    system_prompt: str | None, contexts: Sequence[PromptContext], given: Sequence[Message]
 ) -> tuple[str | None, tuple[Message, ...]]:
     """The system prompt and the turns, in the order of this module's description."""
     system = [each.content for each in contexts if each.message_type is MessageType.SYSTEM]
@@ -112,4 +112,4 @@ def merged(
         for each in contexts
         if each.message_type is not MessageType.SYSTEM
     ]
-    return "\n\n".join(filter(None, (system_prompt, *system))) or None, (*turns, prompt)
+    return "\n\n".join(filter(None, (system_prompt, *system))) or None, (*turns, *given)

@@ -12,15 +12,18 @@ import msgspec
 from penstock.contract.errors import PenstockError
 from penstock.contract.events import Chunk, Complete, Error, GeneratorEvent
 from penstock.contract.exchange import Metadata, Result
+from penstock.contract.messages import Message
 
 T = TypeVar("T")
 
 
 class Settled(msgspec.Struct, Generic[T], frozen=True):
-    """The end of a conversation: the value, and the result that it was read from."""
+    """The end of a run: the value, and the result that it was read from."""
 
     value: T
     result: Result
+    turns: tuple[Message, ...] = ()
+    """What the run adds to a history: the prompt, calls of tools and their results, the answer."""
 
 
 class GeneratorStream(Generic[T]):

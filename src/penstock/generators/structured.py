@@ -13,8 +13,8 @@ from penstock.contract.events import AnswerRejected, GeneratorEvent
 from penstock.contract.messages import Message, user
 from penstock.generators.answer_type import AnswerMismatch, AnswerType
 from penstock.generators.content import ContentGenerator, GeneratorOptions, Prompt, Sampler
-from penstock.generators.conversation import Ask, Conversation
 from penstock.generators.stream import Settled
+from penstock.generators.tool_loop import Ask, ToolLoop
 
 T = TypeVar("T")
 _PROBLEM_LIMIT = 20
@@ -30,21 +30,27 @@ class StructuredGenerator(ContentGenerator[T]):
     """
 
     def __init__(
-        self, sampler: Sampler, output: type[T] | Any, prompt: Prompt, options: GeneratorOptions
+        self,
+        sampler: Sampler,
+        output: type[T] | Any,
+        prompt: Prompt | None,
+        options: GeneratorOptions,
     ) -> None:
         """Raises InvalidRequest at once when no schema can be made of the type."""
         super().__init__(sampler, prompt, options)
         self._type: AnswerType[T] = AnswerType(output)
         self._request = msgspec.structs.replace(self._request, output_schema=self._type.output)
 
-    async def _settle(self, ask: Ask) -> AsyncGenerator[GeneratorEvent | Settled[T], None]:
-        conversation = await self._conversation(ask)
+    async def _settle(
+        self, ask: Ask, turns: tuple[Message, ...]
+    ) -> AsyncGenerator[GeneratorEvent | Settled[T], None]:
+        tool_loop = await self._tool_loop(ask, turns)
         mended = False
         while True:
-            async with contextlib.aclosing(conversation.run()) as events:
+            async with contextlib.aclosing(tool_loop.run()) as events:
                 async for event in events:
                     yield event
-            result = conversation.result
+            result = tool_loop.result
             try:
                 value = self._type.read(result.text)
             except AnswerMismatch as mismatch:
@@ -52,13 +58,13 @@ class StructuredGenerator(ContentGenerator[T]):
                     # Too small a limit is no fault of the model.
                     self._sampler.validated(result.request_id, fits=False)
                 if mended or result.stop_reason == "maxTokens":
-                    raise _invalid(conversation, mismatch) from mismatch
+                    raise _invalid(tool_loop, mismatch) from mismatch
                 mended = True
                 yield AnswerRejected(mismatch.problems)
-                conversation.say(*_repair(result.message, mismatch.problems))
+                tool_loop.say(*_repair(result.message, mismatch.problems))
             else:
                 self._sampler.validated(result.request_id, fits=True)
-                yield Settled(value, result)
+                yield Settled(value, result, (turns[-1], *tool_loop.turns))
                 return
 
 
@@ -80,8 +86,8 @@ def _line(problem: Problem) -> str:
     return text if len(text) <= _LENGTH_LIMIT else text[:_LENGTH_LIMIT] + "…"
 
 
-def _invalid(conversation: Conversation, mismatch: AnswerMismatch) -> StructuredOutputInvalid:
-    result = conversation.result
+def _invalid(tool_loop: ToolLoop, mismatch: AnswerMismatch) -> StructuredOutputInvalid:
+    result = tool_loop.result
     told = "; ".join(_line(problem).removeprefix("- ") for problem in mismatch.problems[:5])
     reason = f"the answer does not fit the type, not even when asked again: {told}"
     if result.stop_reason == "maxTokens":

@@ -46,10 +46,17 @@ class ProviderKind:
     """What a generator uses that names this provider and no model."""
     embedding_model: str = ""
     transcription_model: str = ""
+    model_prefixes: tuple[str, ...] = ()
+    """How the names of its own models begin, for suggestions."""
 
 
 def _chat(
-    name: str, title: str, url: str, *key_variables: str, transcription_model: str = ""
+    name: str,
+    title: str,
+    url: str,
+    *key_variables: str,
+    transcription_model: str = "",
+    model_prefixes: tuple[str, ...] = (),
 ) -> ProviderKind:
     return ProviderKind(
         name,
@@ -58,6 +65,7 @@ def _chat(
         url=url,
         key_variables=key_variables,
         transcription_model=transcription_model,
+        model_prefixes=model_prefixes,
     )
 
 
@@ -75,6 +83,7 @@ KINDS: Mapping[str, ProviderKind] = {
             url_variables=("ANTHROPIC_BASE_URL",),
             options=("api_version",),
             model="claude-haiku-5-5",
+            model_prefixes=("claude-",),
         ),
         ProviderKind(
             "bedrock",
@@ -113,6 +122,7 @@ KINDS: Mapping[str, ProviderKind] = {
             model="gemini-3.8-flash",
             embedding_model="gemini-embedding-2",
             transcription_model="gemini-3.8-flash",
+            model_prefixes=("gemini-",),
         ),
         ProviderKind(
             "ollama",
@@ -133,6 +143,7 @@ KINDS: Mapping[str, ProviderKind] = {
             model="gpt-6-luna",
             embedding_model="text-embedding-3-small",
             transcription_model="gpt-4o-mini-transcribe",
+            model_prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4", "text-embedding-3-"),
         ),
         ProviderKind(
             "openai-chat",
@@ -147,7 +158,13 @@ KINDS: Mapping[str, ProviderKind] = {
         ),
         _chat("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
         _chat("deepinfra", "DeepInfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
-        _chat("deepseek", "DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        _chat(
+            "deepseek",
+            "DeepSeek",
+            "https://api.deepseek.com/v1",
+            "DEEPSEEK_API_KEY",
+            model_prefixes=("deepseek-",),
+        ),
         _chat(
             "fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"
         ),
@@ -161,7 +178,13 @@ KINDS: Mapping[str, ProviderKind] = {
         _chat("huggingface", "Hugging Face router", "https://router.huggingface.co/v1", "HF_TOKEN"),
         _chat("llamacpp", "llama.cpp server", "http://localhost:8080/v1"),
         _chat("lmstudio", "LM Studio", "http://localhost:1234/v1"),
-        _chat("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        _chat(
+            "mistral",
+            "Mistral",
+            "https://api.mistral.ai/v1",
+            "MISTRAL_API_KEY",
+            model_prefixes=("mistral-", "ministral-", "codestral-", "pixtral-", "magistral-"),
+        ),
         _chat("moonshot", "Moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
         _chat("nvidia", "NVIDIA NIM", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
         _chat("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
@@ -169,7 +192,7 @@ KINDS: Mapping[str, ProviderKind] = {
         _chat("sambanova", "SambaNova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
         _chat("together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
         _chat("vllm", "vLLM server", "http://localhost:8000/v1"),
-        _chat("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY"),
+        _chat("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", model_prefixes=("grok-",)),
     )
 }
 
@@ -177,6 +200,12 @@ KINDS: Mapping[str, ProviderKind] = {
 def callable_names(configured: Iterable[str]) -> set[str]:
     """What a target may begin with: configured providers, and kinds that need no table."""
     return {*configured, *(kind.name for kind in KINDS.values() if kind.unasked)}
+
+
+def owner_of(model: str) -> str | None:
+    """The kind whose own model has a name like this."""
+    kinds = (kind.name for kind in KINDS.values() if model.startswith(kind.model_prefixes))
+    return next(kinds, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,15 +75,18 @@ class TargetTable:
         default: str | None,
         *,
         refused: Callable[[Target], bool] = lambda target: False,
+        owner: Callable[[str], str | None] = lambda model: None,
         health: Health | None = None,
         ways: Ways | None = None,
     ) -> None:
         """`providers` are all names that a target may begin with.
 
-        `refused` tells which targets must be configured and may not just be named by a caller.
+        `refused` says which targets must be configured and may not just be named by a caller.
+        `owner` is the provider whose model has such a name, for suggestions.
         Without `health` every target may be asked at any time.
         """
         self._refused = refused
+        self._owner = owner
         self._health = health or AllAvailable()
         self._ways = ways or Ways()
         self._filter = Filter(self._ways.able, self._health)
@@ -239,6 +242,9 @@ class TargetTable:
         else:
             known, what = sorted(self._models), f"there is no model {name!r}"
             near = difflib.get_close_matches(name, known, 1)
+            owner = self._owner(name)
+            if not near and owner in self._providers:
+                near = [f"{owner}/{name}"]
         if near:
             return f"{what}; did you mean {near[0]!r}?"
         hints = [f"known: {', '.join(known)}"] if known else []

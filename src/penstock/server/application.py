@@ -16,6 +16,7 @@ from penstock.server import (
     admin_api,
     anthropic_api,
     feedback_api,
+    home,
     openai_api,
     openapi_doors,
     operations,
@@ -99,13 +100,14 @@ def application(
     app = App(
         opened,
         {
+            **home.ROUTES,
             **openai_api.ROUTES,
             **responses_api.ROUTES,
             **anthropic_api.ROUTES,
             **sampling_api.routes(siblings, approving),
             **feedback_api.ROUTES,
             **openapi_doors.ROUTES,
-            **operations.routes(metrics, siblings, gate.keys),
+            **operations.routes(metrics, siblings, gate.keys, lambda: app.draining),
             **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),
             **mcp.routes(),
         },

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias
@@ -38,6 +39,10 @@ logger = logging.getLogger("penstock.server")
 SHUTTING_DOWN = Failure(
     503, "the gateway is shutting down", "server_error", "shutting_down", retryable=True
 )
+
+_LONGEST_COMPARED = 100
+_ALIKE = 0.85
+"""How much of a path must be right for a suggestion, from 0 to 1."""
 
 Handler: TypeAlias = Callable[[Engine, Exchange], Awaitable[None]]
 SocketHandler: TypeAlias = Callable[[Callable[[], Engine], Socket], Awaitable[None]]
@@ -96,6 +101,8 @@ class App:
         """Whose web pages may call; None: nobody's."""
         self.patience = Patience()
         """How long clients may take."""
+        self.draining = False
+        """Whether the gateway stops soon and `/ready` says so."""
         self.configure: Callable[[Config], None] = lambda _: None
         """Lets the doors go by another configuration."""
         self.leave: Callable[[], Awaitable[None]] | None = None
@@ -164,6 +171,12 @@ class App:
                 await exchange.reply_nothing(allowed)
                 return
         route = self._find(exchange.method, exchange.path)
+        if route is None:
+            # A base URL without `/v1`, or with one too many.
+            path = _respelled(exchange.path)
+            route = self._find(exchange.method, path)
+            if route is not None:
+                exchange.respell(path)
         errors = self._errors_at(exchange.path) if route is None else route.errors
         try:
             if self.gate is not None:
@@ -230,7 +243,10 @@ class App:
         allowed = {known for known, exact in self._routes if exact == path}
         allowed |= {known for known, prefix in self._below if path.startswith(prefix)}
         if not allowed:
-            return HttpProblem(Failure(404, f"there is nothing at {path}", code="not_found"))
+            message = f"there is nothing at {path}"
+            if near := self._near(path):
+                message += f"; did you mean {near}?"
+            return HttpProblem(Failure(404, message, code="not_found"))
         allow = ", ".join(sorted(allowed))
         return HttpProblem(
             Failure(
@@ -241,12 +257,23 @@ class App:
             )
         )
 
+    def _near(self, path: str) -> str | None:
+        """The known path that is most like this one."""
+        if len(path) > _LONGEST_COMPARED:
+            return None
+        known = sorted({exact for _, exact in self._routes})
+        return next(iter(difflib.get_close_matches(path, known, 1, _ALIKE)), None)
+
     def _errors_at(self, path: str) -> ErrorShape:
         """The words of the door that this path belongs to, if there were something at it."""
         for (_, known), route in self._routes.items():
             if path == known or path.startswith(f"{known}/"):
                 return route.errors
         return OPENAI_ERRORS
+
+
+def _respelled(path: str) -> str:
+    return path[3:] if path.startswith("/v1/v1/") else f"/v1{path}"
 
 
 def _forget_cancellation() -> None:

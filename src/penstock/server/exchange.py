@@ -123,6 +123,17 @@ class Exchange:
         """The path as it was sent, so that a `%2F` in a name is not one of its slashes."""
         return self._scope.get("raw_path") or self.path.encode()
 
+    def respell(self, path: str) -> None:
+        """Answer as if this path had been requested: its `/v1` was missing, or there twice."""
+        raw = self.raw_path
+        if len(path) > len(self.path):
+            raw = b"/v1" + raw
+        else:
+            raw = raw[3:] if raw.startswith(b"/v1/v1/") else path.encode()
+        self.path = path
+        respelled: dict[str, Any] = {"path": path, "raw_path": raw}
+        self._scope = {**self._scope, **respelled}
+
     @property
     def query(self) -> bytes:
         """What follows the question mark, as it was sent."""

@@ -21,8 +21,8 @@ from penstock.contract.ports import Attempt
 from penstock.contract.requests import Caller
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.gateway import Engine
-from penstock.generators.conversation import Ask, Conversation, out_of_time
 from penstock.generators.sources import servers, tools_of
+from penstock.generators.tool_loop import Ask, ToolLoop, out_of_time
 from penstock.server.exchange import BatchEncoder, Exchange
 from penstock.server.facts import stream_facts
 
@@ -59,15 +59,15 @@ class Rounds:
 
     async def whole(self) -> Result:
         """The whole answer."""
-        conversation = await self._conversation(self._ask)
-        async with contextlib.aclosing(conversation.run()) as events:
+        tool_loop = await self._tool_loop(self._ask)
+        async with contextlib.aclosing(tool_loop.run()) as events:
             async for _ in events:
                 pass
-        return self._result(conversation)
+        return self._result(tool_loop)
 
     async def stream(self) -> AsyncGenerator[StreamEvent, None]:
         """The answer while it is made; an error before the first event is raised."""
-        conversation = await self._conversation(self._ask_stream)
+        tool_loop = await self._tool_loop(self._ask_stream)
         theirs = {tool.name for tool in self._request.tools}
         # Calls of this round that are not for the caller to run: ours, and those of no tool at all.
         hidden: set[int] = set()
@@ -75,7 +75,7 @@ class Rounds:
         numbers: dict[int, int] = {}
         begun = False
         try:
-            async with contextlib.aclosing(conversation.run()) as events:
+            async with contextlib.aclosing(tool_loop.run()) as events:
                 async for event in events:
                     if isinstance(event, ToolProgress):
                         continue
@@ -95,16 +95,16 @@ class Rounds:
                 raise
             yield Error(error)
         else:
-            yield Complete(self._result(conversation))
+            yield Complete(self._result(tool_loop))
 
-    async def _conversation(self, ask: Ask) -> Conversation:
+    async def _tool_loop(self, ask: Ask) -> ToolLoop:
         """Connect to the servers, once the caller may make the request and has money for it."""
         request, started = self._request, time.perf_counter()
         # The tool that is chosen may be one of those that are not known yet.
         known = msgspec.structs.replace(request, tool_choice=None)
         await self._engine.check_admission(known, caller=self._caller)
         tools, missing = await self._tools(started)
-        return Conversation(
+        return ToolLoop(
             ask,
             request,
             tools,
@@ -127,12 +127,12 @@ class Rounds:
                 raise
             raise out_of_time(limit) from error
 
-    def _result(self, conversation: Conversation) -> Result:
-        result = conversation.result
+    def _result(self, tool_loop: ToolLoop) -> Result:
+        result = tool_loop.result
         metadata = result.metadata
         if self._first is not None:
             metadata = msgspec.structs.replace(metadata, request_id=self._first[0])
-        return msgspec.structs.replace(result, content=conversation.said, metadata=metadata)
+        return msgspec.structs.replace(result, content=tool_loop.said, metadata=metadata)
 
     async def _ask(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
         yield Complete(await self._engine.create_message(request, caller=self._caller))

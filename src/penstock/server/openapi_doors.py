@@ -28,6 +28,7 @@ from penstock.server.openapi import Content, Json, Operation, document
 from penstock.server.openapi_shapes import (
     AnthropicError,
     Health,
+    Home,
     ModelCard,
     ModelCards,
     ModelPath,
@@ -50,8 +51,8 @@ _ANSWERING = (400, 404, 413, 499, 500, 502, 503, 504, *_REFUSALS)
 _SAID = {"role": "user", "content": "Why is the sky blue?"}
 _SAMPLED = {"role": "user", "content": {"type": "text", "text": "Why is the sky blue?"}}
 _DESCRIPTION = (
-    "The doors of a gateway for those who use models. Once the gateway has a key, every call but "
-    "those of `/health` and `/ready` takes one."
+    "The endpoints of a gateway for the users of models. Once the gateway has a key, every call "
+    "takes one, except `/`, `/health` and `/ready`."
 )
 
 
@@ -159,6 +160,16 @@ def operations() -> Sequence[Operation]:
             body=feedback_api.Feedback,
             group="Feedback",
             request_group="FeedbackRequest",
+        ),
+        Operation(
+            "GET",
+            "/",
+            "home",
+            "What answers here: a page for browsers, JSON for all others.",
+            "nothing",
+            [Content(200, "The endpoints.", {_JSON: Home, "text/html": None})],
+            (403,),
+            Error,
         ),
         Operation(
             "GET",

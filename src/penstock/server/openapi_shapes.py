@@ -126,6 +126,14 @@ class Health(msgspec.Struct):
     version: str
 
 
+class Home(msgspec.Struct):
+    """What answers at this address."""
+
+    name: str
+    endpoints: dict[str, str]
+    """What each method and path is for."""
+
+
 class Readiness(msgspec.Struct, kw_only=True):
     """Whether a request would be served now; the rest is for operators."""
 

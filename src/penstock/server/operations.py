@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -31,9 +32,10 @@ class Readiness:
     that is asked. Where keys are asked for, only operators see more than whether.
     """
 
-    def __init__(self, keys: Keyring) -> None:
-        """Of a gateway that asks for these keys."""
+    def __init__(self, keys: Keyring, draining: Callable[[], bool] = lambda: False) -> None:
+        """Of a gateway with these keys; while it is `draining`, it is not ready."""
         self._keys = keys
+        self._draining = draining
         self._engine: Engine | None = None
         self._probe: asyncio.Task[int] | None = None
         self._probed = 0.0
@@ -42,6 +44,8 @@ class Readiness:
         """Answer within a second, whatever is locked."""
         (budgets, *first), *more = await asyncio.gather(self._ledger(engine), _model(engine))
         problems = [each for each in (*first, *more) if each]
+        if self._draining():
+            problems.append("the gateway stops soon: it finishes what runs and takes what comes")
         if self._keys.problem is not None:
             problems.append(f"keys: {self._keys.problem}")
         body: dict[str, object] = {"status": "unready" if problems else "ready"}
@@ -121,9 +125,14 @@ class Metrics:
         await exchange.reply(body, content_type=content_type.encode())
 
 
-def routes(metrics: PrometheusMetrics, siblings: Siblings, keys: Keyring) -> Routes:
+def routes(
+    metrics: PrometheusMetrics,
+    siblings: Siblings,
+    keys: Keyring,
+    draining: Callable[[], bool] = lambda: False,
+) -> Routes:
     """The paths of this page."""
     return {
-        ("GET", "/ready"): Route(Readiness(keys), needs="optional"),
+        ("GET", "/ready"): Route(Readiness(keys, draining), needs="optional"),
         ("GET", "/metrics"): Route(Metrics(metrics, siblings), needs="operator"),
     }

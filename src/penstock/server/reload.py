@@ -19,7 +19,7 @@ from penstock.telemetry.records import ConfigReloaded
 LOOK_S = 0.5
 """How often the files are looked at; a change counts when it has lasted from one look to the
 next, for editors write in steps."""
-FIXED = ("host", "port", "workers", "log", "grace_s", "tls_certificate", "tls_key")
+FIXED = ("host", "port", "workers", "log", "grace_s", "drain_s", "tls_certificate", "tls_key")
 """The settings of `[server]` that hold until the gateway is started anew."""
 
 logger = logging.getLogger("penstock.server")

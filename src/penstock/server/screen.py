@@ -75,6 +75,14 @@ class Screen:
                 f"Stopping: letting {what} finish for up to {grace_s:g} s; Ctrl-C again cuts."
             )
 
+    def draining(self, drain_s: float) -> None:
+        """A signal came, and the port stays open for a while."""
+        notify("STOPPING=1")
+        self._line(
+            f"Draining: /ready answers 503 for {drain_s:g} s, then the gateway stops; "
+            "Ctrl-C stops at once."
+        )
+
     def stopped(self) -> None:
         """The last words."""
         self._line("Stopped.")

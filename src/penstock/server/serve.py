@@ -209,11 +209,19 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
             screen.stopping(server.running_requests, grace_s, again=again)
         server.stop()
 
+    def begin_drain() -> None:
+        app.draining = True
+
+    drain = Drain(config.server.drain_s, begin_drain, stop, screen)
+
     await _open_ledger(engine, job, starting=post is None)
     watching = Supervisor()
     watching.add("configuration", reloader.run)
     try:
-        with _signals({"SIGINT": stop, "SIGTERM": stop, "SIGHUP": reloader.tell}):
+        # The parent of workers decides when they stop, and tells them of the drain before.
+        handlers = {"SIGINT": drain.stop, "SIGHUP": reloader.tell, "SIGUSR1": begin_drain}
+        handlers["SIGTERM"] = drain.drain if post is None else stop
+        with _signals(handlers):
             if post is not None:
                 post.on_orphaned(stop)
             async with siblings, watching:
@@ -251,6 +259,7 @@ async def _supervise(
         screen.stopping(None, job.config.server.grace_s, again=workers.stopping)
         workers.stop()
 
+    drain = Drain(job.config.server.drain_s, lambda: workers.signal(signal.SIGUSR1), stop, screen)
     # Once, so that what is wrong with it is said once.
     check(job.config)
     engine = Engine(job.config, keep_books=True, stores=job.stores)
@@ -261,12 +270,46 @@ async def _supervise(
     watching = Supervisor()
     watching.add("configuration", reloader.run)
     watching.add("store", partial(_follow, job.guard))
-    with _signals({"SIGINT": stop, "SIGTERM": stop, "SIGHUP": reloader.tell}):
+    with _signals({"SIGINT": drain.stop, "SIGTERM": drain.drain, "SIGHUP": reloader.tell}):
         async with watching:
             code = await workers.run(screen.started)
     if not code:
         screen.stopped()
     return code
+
+
+class Drain:
+    """The time between SIGTERM and the end of the port, in which load balancers look away."""
+
+    def __init__(
+        self,
+        drain_s: float,
+        begin: Callable[[], object],
+        stop: Callable[[], object],
+        screen: Screen | None,
+    ) -> None:
+        """`begin` makes the gateway unready, and `stop` follows `drain_s` seconds later."""
+        self._drain_s = drain_s
+        self._begin = begin
+        self._stop = stop
+        self._screen = screen
+        self._timer: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """Stop now; again, cut what still runs."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stop()
+
+    def drain(self) -> None:
+        """Stop after the drain; again, stop now."""
+        if self._timer is not None or not self._drain_s:
+            self.stop()
+            return
+        if self._screen is not None:
+            self._screen.draining(self._drain_s)
+        self._begin()
+        self._timer = asyncio.get_running_loop().call_later(self._drain_s, self._stop)
 
 
 async def _open_ledger(engine: Engine, job: Job, *, starting: bool) -> None:

@@ -42,7 +42,7 @@ def test_text_is_utf8_whatever_the_locale_says(folder: Path) -> None:
     finished = run_penstock("ask", "h\u00e9", cwd=folder, stdin="\u20ac", env=env)
     assert (finished.code, finished.err) == (0, "")
     document = run_penstock("ask", "h\u00e9", "--json", cwd=folder, stdin="\u20ac", env=env)
-    assert json.loads(document.out)["metadata"]["input_tokens"] == "2"
+    assert json.loads(document.out)["metadata"]["input_tokens"] == 2
     assert run_penstock("chat", cwd=folder, stdin="h\u00e9", env=env).code == 0
 
 
@@ -66,7 +66,7 @@ def test_json_is_one_document_with_text_usage_and_metadata(
     assert (document["provider"], document["model"]) == ("fake", "echo")
     assert document["stop_reason"] == "endTurn"
     assert document["usage"] == {"input_tokens": 2, "output_tokens": 2}
-    assert document["metadata"]["total_tokens"] == "4"
+    assert document["metadata"]["total_tokens"] == 4
     assert document["request_id"] == document["metadata"]["request_id"]
 
 

@@ -31,7 +31,7 @@ def test_json_is_one_document(folder: Path, penstock_here: Cli) -> None:
     assert document["dimensions"] == 64
     assert [item["text"] for item in document["embeddings"]] == ["one two", "three"]
     assert document["usage"] == {"input_tokens": 3}
-    assert document["metadata"]["embedding_count"] == "2"
+    assert document["metadata"]["embedding_count"] == 2
 
 
 def test_long_input_goes_in_batches_and_is_summed_up(
@@ -43,7 +43,7 @@ def test_long_input_goes_in_batches_and_is_summed_up(
     assert len(document["embeddings"]) == 25
     assert document["embeddings"][24]["text"] == "text 24"
     assert document["usage"] == {"input_tokens": 50}
-    assert document["metadata"]["api_calls"] == "3"
+    assert document["metadata"]["api_calls"] == 3
     lines = penstock_here(*FAKE, stdin=texts).out.splitlines()
     assert [json.loads(line)["text"] for line in lines][10] == "text 10"
 

@@ -13,6 +13,11 @@ GONE = '[providers.gone]\nkind = "vllm"\nurl = "http://127.0.0.1:9/v1"\n'
 
 WRONG = [
     (("ask", "hi", "-m", "wrds"), "there is no model 'wrds'; did you mean 'words'?"),
+    (("ask", "hi", "-m", "gpt-4o"), "there is no model 'gpt-4o'; did you mean 'openai/gpt-4o'?"),
+    (
+        ("ask", "hi", "-m", "claude-haiku-5-5"),
+        "there is no model 'claude-haiku-5-5'; did you mean 'anthropic/claude-haiku-5-5'?",
+    ),
     (("ask", "hi", "-m", "grok/x"), "there is no provider 'grok'; did you mean 'groq'?"),
     (("models", "-p", "fakes"), "there is no provider 'fakes'; did you mean 'fake'?"),
     (("ask", "hi", "-m", "groq/x"), "set GROQ_API_KEY"),

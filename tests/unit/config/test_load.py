@@ -132,7 +132,7 @@ PRICED = '[models.m]\ntargets = ["groq/a", "groq/b"]\n'
             "line 6, models.n.prices.groq/a: 'groq/a' has another price in models.m; "
             "give it one price, in one place",
         ),
-        ("[prices]\ndefault = 3\n", "line 2, prices.default: input should be a valid dictionary"),
+        ("[prices]\ndefault = 3\n", "line 2, prices.default: must be a table"),
         ("[prices]\nother = 3\n", "line 2, prices.other: there is no such setting"),
     ],
 )
@@ -193,7 +193,7 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
     [
         (
             '[server]\n\nport = "http"\n',
-            "line 3, server.port: input should be a valid integer, unable to parse",
+            "line 3, server.port: must be a whole number (it is 'http')",
         ),
         (
             "[server]\nport = 70000\n",
@@ -206,8 +206,7 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
         ),
         (
             f'[server]\nport = "{"9x" * 90}"\n',
-            "line 2, server.port: input should be a valid integer, unable to parse string as an "
-            f"integer (it is '{'9x' * 29}9...)",
+            f"line 2, server.port: must be a whole number (it is '{'9x' * 29}9...)",
         ),
         (f"[server]\nport = 0x{'f' * 4_000}\n", "line 2, server.port: input should be"),
         (
@@ -217,7 +216,7 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
         ),
         ("server.port = -1\n", "line 1, server.port: input should be greater than or equal to 0"),
         ("server = { port = -1 }\n", "line 1, server.port: input should be greater than"),
-        ("server = 3\n", "line 1, server: input should be a valid dictionary"),
+        ("server = 3\n", "line 1, server: must be a table"),
         ("[pool]\nrequest_timeout_s = 0\n", "line 2, pool.request_timeout_s: input should be gr"),
         ("[pool]\nrequest_timeout_s = inf\n", "line 2, pool.request_timeout_s: input should be"),
         (
@@ -234,7 +233,10 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
             "[providers.'a b']\n",
             "line 1, providers.a b: a name may hold no slash and no space",
         ),
-        ("[providers.x]\nheaders = { a = 1 }\n", "line 2, providers.x.headers.a: input should be"),
+        (
+            "[providers.x]\nheaders = { a = 1 }\n",
+            "line 2, providers.x.headers.a: must be a text in quotes",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_line_and_path(text: str, message: str) -> None:
@@ -277,11 +279,26 @@ def test_a_list_in_the_place_of_a_table_is_refused_with_its_line() -> None:
 
 def test_every_problem_is_reported_at_once() -> None:
     said = complaint("[server]\nport = -1\nprot = 1\n[limits]\nmax_temperature = 'hot'\n")
-    assert [part.split(":")[0] for part in said.split("; ") if "line" in part] == [
-        "penstock.toml, line 2, server.port",
-        "penstock.toml, line 3, server.prot",
-        "penstock.toml, line 5, limits.max_temperature",
+    assert [line.partition(":")[0] for line in said.splitlines()] == [
+        "penstock.toml has 3 problems",
+        "line 2, server.port",
+        "line 3, server.prot",
+        "line 5, limits.max_temperature",
     ]
+
+
+def test_a_windows_path_in_double_quotes_is_explained() -> None:
+    said = complaint('[storage]\nurl = "sqlite:///C:\\Users\\x\\ledger.db"\n')
+    assert "line 2" in said
+    assert said.endswith(
+        "in double quotes a backslash begins an escape: "
+        "write 'sqlite:///C:\\Users\\x\\ledger.db' in single quotes"
+    )
+
+
+def test_a_text_in_the_place_of_a_list_is_said_in_the_words_of_the_file() -> None:
+    said = complaint('[models.m]\ntargets = "openai/gpt-6-luna"\n')
+    assert said == "penstock.toml, line 2, models.m.targets: must be a list"
 
 
 # The environment
@@ -319,9 +336,10 @@ def test_all_missing_variables_are_named_with_line_and_remedy() -> None:
         "[providers.a]\nauth_token = '${NO_SUCH_A}'\n[models.m]\ntargets = ['a/${NO_SUCH_B}']\n"
     )
     assert said == (
-        "penstock.toml, line 2, providers.a.auth_token: the environment variable NO_SUCH_A is not "
-        "set; set it, or give a default as ${NO_SUCH_A:-...}; "
-        "penstock.toml, line 4, models.m.targets[0]: the environment variable NO_SUCH_B is not "
+        "penstock.toml has 2 problems\n"
+        "line 2, providers.a.auth_token: the environment variable NO_SUCH_A is not "
+        "set; set it, or give a default as ${NO_SUCH_A:-...}\n"
+        "line 4, models.m.targets[0]: the environment variable NO_SUCH_B is not "
         "set; set it, or give a default as ${NO_SUCH_B:-...}"
     )
 
@@ -505,6 +523,8 @@ def test_of_very_many_problems_the_first_are_listed(target: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         parse(f"[providers.openai]\n[models.default]\ntargets = [\n{targets}\n]\n")
     message = str(refused.value)
-    assert message.startswith("penstock.toml, line 3, models.default.targets[0]: ")
-    assert message.endswith("; and 1980 more problems")
+    first, second, *_ = message.split("\n")
+    assert first == "penstock.toml has 2000 problems"
+    assert second.startswith("line 3, models.default.targets[0]: ")
+    assert message.endswith("\nand 1980 more")
     assert message.count("line 3, ") == 20

@@ -97,8 +97,8 @@ async def test_contexts_hold_for_later_calls_and_are_fetched_for_each() -> None:
 
 
 def test_no_context_at_all_is_no_system_prompt() -> None:
-    assert merged(None, [], user("Go.")) == (None, (user("Go."),))
-    assert merged("", [], user("Go."))[0] is None
+    assert merged(None, [], [user("Go.")]) == (None, (user("Go."),))
+    assert merged("", [], [user("Go.")])[0] is None
 
 
 async def test_all_are_asked_before_any_has_answered() -> None:

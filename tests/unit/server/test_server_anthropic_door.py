@@ -109,7 +109,12 @@ async def test_the_facts_about_a_count(gateway: Gateway) -> None:
         (
             "GET",
             f"{COUNT}/x",
-            (404, "not_found_error", "there is nothing at /v1/messages/count_tokens/x"),
+            (
+                404,
+                "not_found_error",
+                "there is nothing at /v1/messages/count_tokens/x; "
+                "did you mean /v1/messages/count_tokens?",
+            ),
         ),
     ],
 )

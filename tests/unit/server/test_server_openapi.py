@@ -16,6 +16,7 @@ from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import (
     anthropic_api,
     feedback_api,
+    home,
     openai_api,
     openapi_doors,
     operations,
@@ -103,6 +104,7 @@ def _operations(made: dict[str, Any]) -> set[tuple[str, str]]:
 
 def test_every_public_route_is_in_the_document_and_no_other() -> None:
     routes = {
+        **home.ROUTES,
         **openai_api.ROUTES,
         **responses_api.ROUTES,
         **anthropic_api.ROUTES,

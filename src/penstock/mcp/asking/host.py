@@ -25,7 +25,7 @@ from penstock.contract.exchange import Result, SamplingRequest
 from penstock.contract.messages import JSONObject
 from penstock.engine.limits import Limits
 from penstock.engine.validate import validate
-from penstock.generators.conversation import Ask
+from penstock.generators.tool_loop import Ask
 from penstock.mcp.asking.calls import Call
 from penstock.mcp.asking.params import HOST, params_of, result_of
 from penstock.mcp.asking.state import digest

@@ -33,8 +33,8 @@ from penstock.contract.options import (
 from penstock.contract.requests import Messages, RequestOptions, build_request
 from penstock.contract.tools import Report, RunnableTool
 from penstock.generators.answer_type import AnswerMismatch
-from penstock.generators.conversation import Conversation, LoopLimits
 from penstock.generators.functions import tool
+from penstock.generators.tool_loop import LoopLimits, ToolLoop
 from penstock.generators.tool_results import UnusableResult, failure_of
 from penstock.generators.tool_results import result_of as told
 from penstock.mcp.asking.calls import Call, call_of
@@ -108,16 +108,16 @@ async def sample(
     if missing is None and call.rounds_left is not None:
         # Each round of tools is a round trip of the client, and so is the answer after them.
         rounds = max(1, min(rounds, call.rounds_left - 1))
-    conversation = Conversation(
+    tool_loop = ToolLoop(
         ask,
         request,
         [_Remembering(each, call, tool_timeout) for each in ours],
         LoopLimits(max_rounds=rounds, timeout_s=tool_timeout),
         theirs=theirs,
     )
-    async for _ in conversation.run():
+    async for _ in tool_loop.run():
         pass
-    return conversation.result
+    return tool_loop.result
 
 
 async def once(ctx: Context[Any, Any], name: str, make: Callable[[], Awaitable[T]]) -> T:
