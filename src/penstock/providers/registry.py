@@ -46,6 +46,9 @@ class ProviderKind:
     """What a generator uses that names this provider and no model."""
     embedding_model: str = ""
     transcription_model: str = ""
+    ignored_prefix: str = ""
+    """What the provider accepts before the name of a model, and does not count as a part of it."""
+    ignored_suffix: str = ""
 
 
 def _chat(
@@ -111,6 +114,7 @@ KINDS: Mapping[str, ProviderKind] = {
             url_variables=("GOOGLE_GEMINI_BASE_URL",),
             options=("api_version",),
             model="gemini-3.8-flash",
+            ignored_prefix="models/",
             embedding_model="gemini-embedding-2",
             transcription_model="gemini-3.8-flash",
         ),
@@ -121,6 +125,7 @@ KINDS: Mapping[str, ProviderKind] = {
             # Its address is read from the environment; a key is wanted by the cloud only.
             key_variables=("OLLAMA_API_KEY",),
             options=("context",),
+            ignored_suffix=":latest",
             embedding_model="nomic-embed-text",
         ),
         ProviderKind(
@@ -177,6 +182,14 @@ KINDS: Mapping[str, ProviderKind] = {
 def callable_names(configured: Iterable[str]) -> set[str]:
     """What a target may begin with: configured providers, and kinds that need no table."""
     return {*configured, *(kind.name for kind in KINDS.values() if kind.unasked)}
+
+
+def model_name(kind: str, model: str) -> str:
+    """The name of a model without what its provider ignores: one model has one name."""
+    known = KINDS.get(kind)
+    if known is None:
+        return model
+    return model.removeprefix(known.ignored_prefix).removesuffix(known.ignored_suffix) or model
 
 
 @dataclass(frozen=True, slots=True)
