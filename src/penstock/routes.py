@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.config.settings import Config
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Health, Target
-from penstock.providers.registry import callable_names, owner_of
+from penstock.providers.registry import callable_names, model_name, owner_of
 from penstock.routing.experience import Experience
 from penstock.routing.outlook import Outlook, Price
 from penstock.routing.sessions import Sessions
@@ -60,9 +60,16 @@ def table_of(config: Config, health: Health, ways: Ways, *, model_files: bool) -
         config.default_model,
         refused=lambda target: not model_files and target.model.endswith(".gguf"),
         owner=owner_of,
+        canonical=lambda target: _canonical(config, target),
         health=health,
         ways=ways,
     )
+
+
+def _canonical(config: Config, target: Target) -> Target:
+    configured = config.providers.get(target.provider)
+    kind = (configured and configured.kind) or target.provider
+    return Target(target.provider, model_name(kind, target.model))
 
 
 def watch(hooks: Hooks, ways: Ways) -> Callable[[], None]:

@@ -117,7 +117,9 @@ class Rules:
             budget = rule.budget
             tags = tuple(sorted(budget.tags))
             shape = (bool(budget.provider), bool(budget.model), bool(budget.key), tags)
-            named = (budget.provider, budget.model, budget.key, *(budget.tags[tag] for tag in tags))
+            # Some providers take names of models in any case.
+            model = budget.model and budget.model.lower()
+            named = (budget.provider, model, budget.key, *(budget.tags[tag] for tag in tags))
             values = tuple(value for value in named if value is not None)
             self._shapes.setdefault(shape, {}).setdefault(values, []).append(rule)
         self._by_tags = any(shape[-1] for shape in self._shapes)
@@ -153,8 +155,8 @@ class Rules:
                     continue
                 rest = (*rest, *known)
             if model and target is not None:
-                found += rules.get((*values, target.model, *rest), ())
-                found += rules.get((*values, str(target), *rest), ())
+                found += rules.get((*values, target.model.lower(), *rest), ())
+                found += rules.get((*values, str(target).lower(), *rest), ())
             else:
                 found += rules.get((*values, *rest), ())
         return found

@@ -173,6 +173,9 @@ def _name(path: str, name: str | None) -> Iterator[Problem]:
         yield Problem(path, problem)
     elif name:
         yield from _text(path, name)
+        if name != name.strip() or not name.isprintable():
+            problem = "a name has no blanks around it and no invisible characters"
+            yield Problem(path, f"is {name!r}: {problem}")
 
 
 def _text(path: str, text: str) -> Iterator[Problem]:

@@ -48,6 +48,9 @@ class ProviderKind:
     transcription_model: str = ""
     model_prefixes: tuple[str, ...] = ()
     """How the names of its own models begin, for suggestions."""
+    ignored_prefix: str = ""
+    """What the provider accepts before the name of a model, and does not count as a part of it."""
+    ignored_suffix: str = ""
 
 
 def _chat(
@@ -120,6 +123,7 @@ KINDS: Mapping[str, ProviderKind] = {
             url_variables=("GOOGLE_GEMINI_BASE_URL",),
             options=("api_version",),
             model="gemini-3.8-flash",
+            ignored_prefix="models/",
             embedding_model="gemini-embedding-2",
             transcription_model="gemini-3.8-flash",
             model_prefixes=("gemini-",),
@@ -131,6 +135,7 @@ KINDS: Mapping[str, ProviderKind] = {
             # Its address is read from the environment; a key is wanted by the cloud only.
             key_variables=("OLLAMA_API_KEY",),
             options=("context",),
+            ignored_suffix=":latest",
             embedding_model="nomic-embed-text",
         ),
         ProviderKind(
@@ -206,6 +211,14 @@ def owner_of(model: str) -> str | None:
     """The kind whose own model has a name like this."""
     kinds = (kind.name for kind in KINDS.values() if model.startswith(kind.model_prefixes))
     return next(kinds, None)
+
+
+def model_name(kind: str, model: str) -> str:
+    """The name of a model without what its provider ignores: one model has one name."""
+    known = KINDS.get(kind)
+    if known is None:
+        return model
+    return model.removeprefix(known.ignored_prefix).removesuffix(known.ignored_suffix) or model
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from penstock.tokens import Estimates
 PROVIDER = "_provider"
 """What a request's metadata may name: the provider whose targets alone shall serve it."""
 _PATH = f"metadata.{PROVIDER}"
+_MOST_SHOWN = 100
 
 
 class Filter:
@@ -96,14 +97,20 @@ def of_provider(
     candidates: Sequence[Candidate],
     providers: Collection[str],
     health: Health,
+    *,
+    limited: bool = False,
 ) -> tuple[Sequence[Candidate], list[Dropped]]:
     """The candidates of the provider that the request insists on, if it does, and the others.
 
-    Raises InvalidRequest when there is no such provider, or none of its targets among them.
+    Raises InvalidRequest when there is no such provider, or none of its targets among them. A
+    `limited` caller learns no names of providers and targets from it.
     """
     if PROVIDER not in request.metadata:
         return candidates, []
     name = request.metadata[PROVIDER]
+    if limited and not any(each.target.provider == name for each in candidates):
+        problem = f"no target of this model is of a provider {str(name)[:_MOST_SHOWN]!r}"
+        raise InvalidRequest.of([Problem(_PATH, problem)])
     if not isinstance(name, str) or name not in providers:
         raise InvalidRequest.of([Problem(_PATH, _unknown(name, providers))])
     mine = [each for each in candidates if each.target.provider == name]

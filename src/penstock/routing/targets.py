@@ -43,6 +43,10 @@ def _of(
         yield Candidate(target, model, place, only_if_hinted)
 
 
+def _folded(target: Target) -> Target:
+    return Target(target.provider, target.model.lower())
+
+
 class Ways(NamedTuple):
     """How targets are chosen, beside their configured order."""
 
@@ -76,6 +80,7 @@ class TargetTable:
         *,
         refused: Callable[[Target], bool] = lambda target: False,
         owner: Callable[[str], str | None] = lambda model: None,
+        canonical: Callable[[Target], Target] = lambda target: target,
         health: Health | None = None,
         ways: Ways | None = None,
     ) -> None:
@@ -83,6 +88,7 @@ class TargetTable:
 
         `refused` says which targets must be configured and may not just be named by a caller.
         `owner` is the provider whose model has such a name, for suggestions.
+        `canonical` gives all spellings of a target the same name.
         Without `health` every target may be asked at any time.
         """
         self._refused = refused
@@ -91,6 +97,8 @@ class TargetTable:
         self._ways = ways or Ways()
         self._filter = Filter(self._ways.able, self._health)
         self._configured = {target for targets in models.values() for target in targets}
+        self._canonical = canonical
+        self._spelled = {_folded(canonical(target)): target for target in self._configured}
         self._models = models
         self._providers = providers
         self._default = default
@@ -167,7 +175,9 @@ class TargetTable:
         self, request: SamplingRequest, *, request_id: str | None, key: str | None, streaming: bool
     ) -> _Ranking:
         name = request.model or self._default or ""
-        asked, dropped = of_provider(request, self._asked(request), self._providers, self._health)
+        asked, dropped = of_provider(
+            request, self._asked(request), self._providers, self._health, limited=key is not None
+        )
         whole = name if asked is self._candidates.get(name) else None
         kept, unable, tight = self._filter(asked, request, streaming, model=whole)
         session = session_of(request, name, key) if name in self._ways.sticky else None
@@ -228,6 +238,10 @@ class TargetTable:
         provider, separator, upstream = name.partition("/")
         if separator and upstream and provider in self._providers:
             target = Target(provider, upstream)
+            if target not in self._configured:
+                # Another spelling must not have another price, or none of the budgets.
+                target = self._canonical(target)
+                target = self._spelled.get(_folded(target), target)
             if target not in self._configured and self._refused(target):
                 raise ModelNotFound(f"{name!r} is not among the configured targets", model=name)
             return (target,)

@@ -252,7 +252,8 @@ def _spent(books: Books, budget: Budget, span: Span) -> int:
         compare("provider", budget.provider)
     if budget.model is not None:
         values.append(budget.model)
-        clauses.append(f"?{len(values)} IN (model, provider || '/' || model)")
+        names = "lower(model), lower(provider || '/' || model)"
+        clauses.append(f"lower(?{len(values)}) IN ({names})")
     if budget.key is not None:
         compare("key", budget.key)
     for name, value in budget.tags.items():
