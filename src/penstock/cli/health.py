@@ -41,7 +41,7 @@ def health(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Check the gateway that runs on this machine: its port, and TLS if it is configured.
+    """Check the gateway that runs on this machine.
 
     The certificate must be the configured one. Exit code 0: it answers; 1: it does not.
     """

@@ -171,11 +171,11 @@ def _timeout(seconds: float | None) -> Iterator[Problem]:
 def _name(path: str, name: str | None) -> Iterator[Problem]:
     if name and (problem := too_long(name)):
         yield Problem(path, problem)
-    elif name:
+    elif name and not _is_sound(name):
         yield from _text(path, name)
-        if name != name.strip() or not name.isprintable():
-            problem = "a name has no blanks around it and no invisible characters"
-            yield Problem(path, f"is {name!r}: {problem}")
+    elif name and (name != name.strip() or not name.isprintable()):
+        problem = "a name has no blanks around it and no invisible characters"
+        yield Problem(path, f"is {name!r}: {problem}")
 
 
 def _text(path: str, text: str) -> Iterator[Problem]:
@@ -199,7 +199,11 @@ def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
         yield Problem("model_preferences.hints", "is a single text; give a list of texts")
     else:
         for index, hint in enumerate(preferences.hints):
-            yield from _name(f"model_preferences.hints[{index}]", hint)
+            # Advice: one that matches no name changes nothing, so only its length is limited.
+            path = f"model_preferences.hints[{index}]"
+            if problem := too_long(hint):
+                yield Problem(path, problem)
+            yield from _text(path, hint)
     for name in ("cost", "speed", "intelligence"):
         value: object = getattr(preferences, name)
         if value is not None and not isinstance(value, int | float):

@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
-from penstock.contract.errors import ModelNotFound, RateLimited
+from penstock.contract.errors import InvalidRequest, RateLimited
 from penstock.telemetry.logs import LogForm, RequestLog, log_to
 from penstock.testing import FakeProvider, engine_with
 
@@ -30,7 +30,7 @@ async def ask(form: LogForm, written: io.StringIO, *models: str) -> list[str]:
     engine = engine_with(FakeProvider(["a secret", RateLimited("secret reason")]))
     engine.hooks.subscribe(RequestLog())
     for number, model in enumerate(models):
-        with contextlib.suppress(RateLimited, ModelNotFound):
+        with contextlib.suppress(RateLimited, InvalidRequest):
             await engine.create_message(
                 "my secret", max_tokens=9, model=model, request_id=f"r{number}"
             )
