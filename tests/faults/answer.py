@@ -21,6 +21,8 @@ WORDS = tuple(f"word{number} " for number in range(1, 61))
 WHOLE = "".join(WORDS)
 PROMPT_TOKENS = 10
 """What the provider counts for any prompt; of an answer, each word is one."""
+OTHER = WHOLE.upper()
+"""An answer in other words."""
 JSON = {"content-type": "application/json"}
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: the kernel sends RST instead of FIN
 

@@ -81,8 +81,11 @@ MANIFEST: dict[str, Row] = {
     "prefill-refused": Row(
         "cut, and the next takes no prefill", "the whole text", "asked anew", *_STREAMS
     ),
+    "joined": Row(
+        "cut, and the next uses other words", "both parts, marked `continued_by`", _ONCE, *_STREAMS
+    ),
     "another-answer": Row(
-        "cut, and the next says otherwise", "the part and one error", _ONCE, *_STREAMS
+        "cut, and `restart_only` meets other words", "the part and one error", _ONCE, *_STREAMS
     ),
     "mid-stream-error": Row(
         "cut, and errors are wished", "the part and its error", "no other", *_STREAMS

@@ -22,7 +22,7 @@ from penstock import (
     RateLimited,
     StreamInterrupted,
 )
-from tests.faults.answer import WHOLE, first_words
+from tests.faults.answer import OTHER, WHOLE, first_words
 from tests.faults.asking import AMPLE_S, DIALECTS
 from tests.faults.inband import INBAND
 from tests.faults.manifest import ANSWERS
@@ -163,7 +163,9 @@ def broken_streams() -> Iterator[Scenario]:
         again = 1 if fault == "stall.40" else 2
         alone = replace(torn, row=BREAKS[fault], models=(fault,), asked=(again,))
         yield replace(alone, pool=ONE_RETRY)
-        yield replace(torn, row="another-answer", models=(fault, "other.b"), asked=(1, 1))
+        other = replace(torn, models=(fault, "other.b"), asked=(1, 1))
+        yield replace(other, row="joined", error=None, text=first_words(40) + OTHER)
+        yield replace(other, row="another-answer", pool={"mid_stream": "restart_only"})
         wished = replace(torn, row="mid-stream-error", models=(fault, "healthy.b"), asked=(1, 0))
         yield replace(wished, pool={"mid_stream": "error"})
     refusing = ("cut.40", "prefill@no-prefill.b")

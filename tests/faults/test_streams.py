@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import MalformedResponse, ProviderUnavailable, StreamInterrupted
-from tests.faults.answer import WHOLE, first_words
+from penstock import (
+    Error,
+    MalformedResponse,
+    OutputSchema,
+    ProviderUnavailable,
+    StreamInterrupted,
+)
+from tests.faults.answer import OTHER, WHOLE, first_words
 from tests.faults.asking import DIALECTS, engine_on, streamed, whole
 from tests.faults.manifest import proves
 from tests.faults.scenarios import BREAKS
 from tests.faults.server import FaultServer
+from tests.support.wire.seen import Seen
 
+RESTART_ONLY = {"mid_stream": "restart_only"}
 KINDS = pytest.mark.parametrize("kind", DIALECTS)
 
 ROWS = proves("cut", "truncated", "stall", "no-terminal", "in-band-later")
@@ -52,10 +60,62 @@ async def test_it_is_gone_on_with_on_every_wire(kind: str, fault: str) -> None:
         assert [len(server.of(model)) for model in (fault, "healthy.b")] == [1, 1]
 
 
+@proves("joined")
+@KINDS
+@pytest.mark.parametrize("way", ["follows.repeating", "follows.bare"])
+async def test_a_model_with_other_words_continues_the_text(kind: str, way: str) -> None:
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "cut.40", way, kind=kind) as engine,
+    ):
+        got = await streamed(engine)
+        assert (got.text, got.error) == (first_words(40) + OTHER[len(first_words(40)) :], None)
+        assert got.result is not None
+        assert got.result.text == got.text
+        assert got.result.metadata.continued_by == f"second/{way}"
+
+
+@proves("joined")
+@pytest.mark.parametrize("fault", BREAKS)
+async def test_both_parts_are_joined_whatever_the_break(fault: str) -> None:
+    async with FaultServer() as server, engine_on(server, fault, "other.b") as engine:
+        got = await streamed(engine)
+        assert got.error is None
+        assert got.text.endswith(OTHER)
+        assert WHOLE.startswith(got.text.removesuffix(OTHER))
+        assert got.result is not None
+        assert got.result.text == got.text
+        assert got.result.metadata.continued_by == "second/other.b"
+
+
+@proves("joined")
+async def test_a_model_that_refuses_the_instruction_answers_again() -> None:
+    async with FaultServer() as server, engine_on(server, "cut.40", "no-turns.b") as engine:
+        got = await streamed(engine)
+        assert (got.text, got.error) == (WHOLE, None)
+        assert len(server.of("no-turns.b")) == 2
+
+
+@proves("joined")
+async def test_a_schema_is_never_joined() -> None:
+    async with FaultServer() as server, engine_on(server, "cut.5", "other.b") as engine:
+        stream = await engine.create_message_stream(
+            "Say it.", max_tokens=99, model="m", output_schema=OutputSchema({"type": "object"})
+        )
+        events = [event async for event in stream]
+        assert isinstance(events[-1], Error)
+        seen = server.of("other.b")[0].seen
+        assert isinstance(seen, Seen)
+        assert len(seen.messages) == 1
+
+
 @proves("another-answer")
 @pytest.mark.parametrize("fault", BREAKS)
-async def test_another_answer_is_never_glued_to_the_first(fault: str) -> None:
-    async with FaultServer() as server, engine_on(server, fault, "other.b") as engine:
+async def test_another_answer_is_not_joined_with_restart_only(fault: str) -> None:
+    async with (
+        FaultServer() as server,
+        engine_on(server, fault, "other.b", pool=RESTART_ONLY) as engine,
+    ):
         got = await streamed(engine)
         assert WHOLE.startswith(got.text)
         assert got.result is None
@@ -65,7 +125,7 @@ async def test_another_answer_is_never_glued_to_the_first(fault: str) -> None:
 
 @proves("another-answer")
 async def test_a_target_that_answers_otherwise_is_not_blamed_for_it() -> None:
-    pool = {"retries": 0, "breaker_failures": 1}
+    pool = {"retries": 0, "breaker_failures": 1, **RESTART_ONLY}
     async with FaultServer() as server, engine_on(server, "cut.5", "other.b", pool=pool) as engine:
         assert isinstance((await streamed(engine)).error, StreamInterrupted)
         assert (await whole(engine, model="second/other.b")).error is None

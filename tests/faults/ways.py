@@ -13,6 +13,7 @@ from tests.faults.answer import JSON, WORDS, Answer, Packer
 from tests.faults.inband import INBAND
 from tests.support.wire.bedrock import frames
 from tests.support.wire.scenario import Failure
+from tests.support.wire.seen import Seen
 
 Way = Callable[[Answer, str], Awaitable[bool]]
 
@@ -46,9 +47,30 @@ async def other(answer: Answer, _: str) -> bool:
 
 
 @way
+async def follows(answer: Answer, how: str) -> bool:
+    """Continues in other words where it is told to: `repeating` the last words first, or `bare`."""
+    words = [word.upper() for word in WORDS]
+    if not isinstance(answer.seen, Seen) or len(answer.seen.messages) == 1:
+        return await answer.say(words)
+    if answer.begun:
+        return await answer.say(words[len(answer.begun.split()) :])
+    said, told = (message.text for message in answer.seen.messages[-2:])
+    repeated = told.partition("last words are:\n\n")[2].partition("\n\n")[0]
+    rest = words[len(said.split()) :]
+    return await answer.say(rest if how == "bare" else [repeated, " ", *rest])
+
+
+@way
 async def no_prefill(answer: Answer, _: str) -> bool:
     """Takes no beginning of an answer, and says so."""
     return await (answer.refuse(Failure("bad_request")) if answer.begun else answer.say())
+
+
+@way
+async def no_turns(answer: Answer, _: str) -> bool:
+    """Takes a single turn only."""
+    turns = len(answer.seen.messages) if isinstance(answer.seen, Seen) else 1
+    return await (answer.refuse(Failure("bad_request")) if turns > 1 else answer.say())
 
 
 # ---- refusals

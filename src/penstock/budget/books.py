@@ -47,16 +47,26 @@ class Held(msgspec.Struct, eq=False):
         """Those that may be tried."""
         return self._hold.targets
 
-    async def extend(self, target: Target, attempts: Sequence[AttemptRecord]) -> None:
+    async def extend(
+        self,
+        target: Target,
+        attempts: Sequence[AttemptRecord],
+        request: AnyRequest | None = None,
+    ) -> None:
         """Hold so much more that one more call of this target fits beside what these have taken.
 
         Every budget that covers the target holds its cost already, and what was added for it: only
-        what has been spent of that is missing.
+        what has been spent of that is missing, and what `request`, if it is another one than was
+        reserved for, costs more.
         """
         hold, missing = self._hold, dict(self._costs)[target]
         if missing is not None:
             charges = [self._charge(each, usage) for each in attempts for usage in each.bills]
-            missing = sum(charge.cost_nanos for charge in charges) - self._added.get(target, 0)
+            further = 0
+            if request is not None:
+                further = max(0, (await self._books.most(request, target) or 0) - missing)
+            spent = sum(charge.cost_nanos for charge in charges)
+            missing = spent + further - self._added.get(target, 0)
             if missing <= 0:
                 return
         asked = [(target, missing)]
@@ -240,6 +250,10 @@ class Books:
         costs = [most for _, most in await self._bounded(request, ranked)]
         known = [most for most in costs if most is not None]
         return max(known) if known and len(known) == len(costs) else None
+
+    async def most(self, request: AnyRequest, target: Target) -> int | None:
+        """The most that one call of this target may cost; None without a price."""
+        return (await self._bounded(request, (target,)))[0][1]
 
     async def _prepare(self, ranked: Sequence[Target]) -> None:
         # The list of prices is large, and is read once.

@@ -174,10 +174,11 @@ class PoolConfig(Section):
         description="A target that is slower than this share of its last calls gets company: the "
         "next one is asked too, and the first answer counts. Default: never.",
     )
-    mid_stream: Literal["continue", "error"] = Field(
+    mid_stream: Literal["continue", "restart_only", "error"] = Field(
         default="continue",
-        description="What happens when a stream breaks after its first token: the next target goes "
-        "on where it can, or the caller gets the error.",
+        description="What happens when a stream breaks after its first token. `continue`: the next "
+        "target continues the text. `restart_only`: it answers again, and is used only if it "
+        "repeats what was delivered. `error`: the caller gets the error.",
     )
     connect_timeout_s: Seconds = Field(default=10.0, description="No connection.")
     request_timeout_s: Seconds = Field(default=60.0, description="No response headers.")

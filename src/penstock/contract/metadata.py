@@ -85,6 +85,8 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
     embedding_dims: int | None = None
     cost_nanos: int | None = None
     dropped_options: tuple[str, ...] = ()
+    continued_by: str | None = None
+    """The target that finished the answer after the stream of another one broke."""
 
     @property
     def cost_usd(self) -> float | None:
@@ -118,6 +120,7 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
                 "cost_usd": self.cost_usd,
                 "cost_nanos": self.cost_nanos,
                 "dropped_options": list(self.dropped_options) or None,
+                "continued_by": self.continued_by,
                 "implausible_usage": self.usage.implausible or None,
             }
         )

@@ -180,6 +180,8 @@ class Attempt(msgspec.Struct, frozen=True):
     target: Target
     number: int
     dropped_options: tuple[str, ...] = ()
+    continues: bool = False
+    """Whether it continues a stream that another attempt began."""
 
 
 class Try(Protocol):
@@ -215,8 +217,11 @@ class Trail(Protocol):
         """What the attempts took together that have ended; None when nothing was billed."""
         ...
 
-    async def afford(self, target: Target) -> None:
-        """Have money for one more attempt, after some that were billed; raises BudgetExceeded."""
+    async def afford(self, target: Target, request: SamplingRequest | None = None) -> None:
+        """Have money for one more attempt, after some that were billed; raises BudgetExceeded.
+
+        `request` is the one of this attempt, where it is longer than that of the caller.
+        """
         ...
 
 

@@ -21,8 +21,16 @@ class Hold(Protocol):
         """Those that may be tried, in their order: their budgets have room for it."""
         ...
 
-    async def extend(self, target: Target, attempts: Sequence[AttemptRecord]) -> None:
-        """Have enough for one more attempt at this target beside these; raises BudgetExceeded."""
+    async def extend(
+        self,
+        target: Target,
+        attempts: Sequence[AttemptRecord],
+        request: AnyRequest | None = None,
+    ) -> None:
+        """Have enough for one more attempt at this target beside these; raises BudgetExceeded.
+
+        `request` is the one of that attempt, where it is longer than the one reserved for.
+        """
         ...
 
     def settle(self, attempts: Sequence[AttemptRecord]) -> None:

@@ -159,6 +159,7 @@ class Meter:
             stop_reason=answer.stop_reason if isinstance(answer, Reply) else None,
             response_id=metadata.response_id,
             cost_nanos=metadata.cost_nanos,
+            continued_by=metadata.continued_by,
         )
         return metadata
 
@@ -205,6 +206,7 @@ class Meter:
             response_id=said.response_id if said else None,
             response_status=said.response_status if said else None,
             dropped_options=attempt.dropped_options + (said.dropped_options if said else ()),
+            continued_by=str(attempt.target) if attempt.continues else None,
             embedding_count=None if vectors is None else len(vectors),
             embedding_dims=None if vectors is None else len(vectors[0]),
         )
@@ -228,6 +230,7 @@ class Meter:
         stop_reason: StopReason | None = None,
         response_id: str | None = None,
         cost_nanos: int | None = None,
+        continued_by: str | None = None,
     ) -> None:
         self._ended = True
         self._usage.took(self.trail.attempts, self._accounts.cost, self._caller.key)
@@ -240,6 +243,7 @@ class Meter:
             stop_reason=stop_reason,
             response_id=response_id,
             cost_nanos=cost_nanos,
+            continued_by=continued_by,
         )
         self._hall.leave()
 

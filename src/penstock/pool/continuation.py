@@ -1,21 +1,23 @@
-"""A stream that outlives its target: what broke off is gone on with by the next one.
+"""Streams that survive the failure of a target: the next one continues the answer.
 
-Where the next model goes on with an assistant's turn, it is given what was said so far. Where it
-does not, it answers anew, and what the caller has read already is skipped, as long as it is the
-same to the letter. Where it is not, the caller gets one clear error, and never a torn answer for a
-whole one. Calls of tools are not gone on with: half a call cannot be matched with another.
+There are three ways, in this order. A model that accepts prefill gets the delivered text as the
+beginning of its turn. Any other gets it as an earlier turn, with the instruction to continue; what
+it repeats is removed. An answer with a schema is generated again, and what was delivered is skipped
+if it is the same. Where no way works, the stream ends in one error that holds the delivered text.
+A tool call that was cut is never continued: half a call cannot be matched with another.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from penstock.contract.errors import (
+    BudgetExceeded,
     InvalidRequest,
     MalformedResponse,
     PenstockError,
@@ -29,15 +31,22 @@ from penstock.contract.events import (
     ToolUseDelta,
 )
 from penstock.contract.exchange import Reply, SamplingRequest
-from penstock.contract.messages import Content, Text, assistant
+from penstock.contract.messages import Content, Message, Text, assistant, user
 from penstock.contract.ports import Attempt, OpenStream, ProviderStream, Trail
 from penstock.pool.asking import Asking
 from penstock.pool.hedging import race
+from penstock.pool.join import (
+    RestartDiffers,
+    TextJoin,
+    continue_instruction,
+    last_words,
+    without_common_start,
+)
 from penstock.pool.judge import may_continue
 from penstock.pool.run import Run, Ticket
 from penstock.tokens import estimate_text, family_of
 
-MidStream: TypeAlias = Literal["continue", "error"]
+MidStream: TypeAlias = Literal["continue", "restart_only", "error"]
 _Begun: TypeAlias = tuple[Sequence[ProviderEvent], ProviderStream]
 
 
@@ -70,29 +79,33 @@ class Continuation:
 
     async def events(self) -> ProviderStream:
         """Batches of events; the last event of all is `Finished`."""
-        anew = False
+        refused, last = 0, None
         while (ticket := await self._run.next()) is not None:
-            follow = self._follow(ticket, anew=anew)
-            anew = False
+            if ticket.attempt.target != last:
+                refused, last = 0, ticket.attempt.target
             asked = ticket
+            follow = _Follow(ticket.request, thinks_silently=self._thought)
             try:
+                if self._text():
+                    follow, refused = await self._continue_at(ticket, refused)
                 asked, stream = await self._fastest(ticket, follow)
                 async with contextlib.aclosing(stream) as batches:
                     async for batch in batches:
                         told = self._told(batch, follow, asked)
-                        self._attempt = asked.attempt
+                        self._attempt = follow.attempt_of(asked)
                         if self._opened is not None:
-                            self._opened.attempt = asked.attempt
+                            self._opened.attempt = self._attempt
                         if told:
                             yield told
                 return
             except PenstockError as error:
-                if follow.prefilled and isinstance(error, InvalidRequest):
-                    # It does not take the beginning of an answer after all.
+                if follow.has_another_way and isinstance(error, InvalidRequest):
+                    # The model does not accept the conversation in this form.
                     asked.permit.ignore()
                     self._run.once_more()
-                    anew = True
+                    refused += 1
                     continue
+                refused = 0
                 self._broken(asked, error, follow)
         raise self._end()
 
@@ -136,22 +149,33 @@ class Continuation:
                     raise StreamInterrupted("the stream ended without its terminal event")
         yield last
 
-    def _follow(self, ticket: Ticket[SamplingRequest], *, anew: bool) -> _Follow:
+    async def _continue_at(
+        self, ticket: Ticket[SamplingRequest], refused: int
+    ) -> tuple[_Follow, int]:
+        """The first way to continue at this target that it has not refused, and its number."""
         said = self._text()
-        if not said:
-            return _Follow(ticket.request, thinks_silently=self._thought)
-        if not ticket.able.prefill or anew:
-            return _Follow(ticket.request, skip=said)
-        # APIs refuse a beginning that ends in white space, so that is expected back.
-        begun = said.rstrip()
-        messages = (*ticket.request.messages, assistant(begun))
-        spent = estimate_text(begun, family_of(ticket.attempt.target.model))
-        request = msgspec.structs.replace(
-            ticket.request,
-            messages=messages,
-            max_tokens=max(1, ticket.request.max_tokens - spent),
-        )
-        return _Follow(request, begun=said, tail=said[len(begun) :])
+        ways = self._ways(ticket, said)
+        while True:
+            follow = ways[refused](ticket, said)
+            follow.has_another_way = refused + 1 < len(ways)
+            if not follow.joins:
+                return follow, refused
+            try:
+                # The instruction was not part of the request that was reserved for.
+                await self._trail.afford(ticket.attempt.target, follow.request)
+            except BudgetExceeded:
+                refused += 1
+            else:
+                return follow, refused
+
+    def _ways(self, ticket: Ticket[SamplingRequest], said: str) -> Sequence[_Way]:
+        ways: list[_Way] = []
+        if self._policy == "continue":
+            if ticket.able.prefill:
+                ways.append(_prefilled)
+            if ticket.request.output_schema is None and not said.isspace():
+                ways.append(_instructed)
+        return [*ways, _restarted]
 
     def _told(
         self,
@@ -173,6 +197,9 @@ class Continuation:
             return batch
         told: list[ProviderEvent] = []
         for event in batch:
+            if not isinstance(event, Chunk | ReasoningDelta) and (held := follow.held_back()):
+                self._said.append(held)
+                told.append(Chunk(held))
             if isinstance(event, Finished):
                 told.append(Finished(self._whole(event.reply, follow)))
             elif isinstance(event, Chunk):
@@ -218,7 +245,7 @@ class Continuation:
         if follow.prefilled and not self._fits_its_schema(reply, follow.request):
             self._torn = True
             raise follow.differs()
-        if not follow.begun:
+        if follow.restarted:
             return reply
         content = _with_text(self._text(), reply.content)
         return msgspec.structs.replace(reply, content=content)
@@ -265,16 +292,18 @@ class Continuation:
 
 
 class _Follow:
-    """How a target takes part: as the first, with what was said so far, or anew."""
+    """How a target takes part: as the first one, or continuing what was delivered."""
 
     __slots__ = (
-        "begun",
+        "_join",
+        "_tail",
         "differed",
+        "has_another_way",
         "is_second",
         "prefilled",
         "request",
+        "restarted",
         "skip",
-        "tail",
         "thinks_silently",
     )
 
@@ -282,33 +311,53 @@ class _Follow:
         self,
         request: SamplingRequest,
         *,
-        begun: str = "",
+        prefilled: bool = False,
         tail: str = "",
+        join: TextJoin | None = None,
         skip: str = "",
         thinks_silently: bool = False,
     ) -> None:
         self.request = request
-        self.begun = begun
-        self.tail = tail
+        self.prefilled = prefilled
+        self._tail = tail
+        self._join = join
         self.skip = skip
-        self.prefilled = bool(begun)
-        self.is_second = bool(begun or skip)
+        self.restarted = bool(skip)
+        self.is_second = prefilled or self.restarted or join is not None
+        self.has_another_way = False
         self.thinks_silently = thinks_silently or self.is_second
         self.differed = False
 
     @property
+    def joins(self) -> bool:
+        """Whether it is asked to continue, and what it repeats is removed."""
+        return self._join is not None
+
+    @property
     def plain(self) -> bool:
         """Whether every text is new to the caller."""
-        return not (self.tail or self.skip)
+        return not (self._tail or self.skip or self._join)
+
+    def attempt_of(self, ticket: Ticket[SamplingRequest]) -> Attempt:
+        """The attempt, marked if it continues the answer of another one."""
+        attempt = ticket.attempt
+        return msgspec.structs.replace(attempt, continues=True) if self.is_second else attempt
 
     def rest_of(self, text: str) -> str:
         """The part of the text that the caller has not read; raises when it is another answer."""
-        if self.tail:
+        if self._join is not None:
+            try:
+                text = self._join.feed(text)
+            except RestartDiffers:
+                raise self.differs() from None
+            if self._join.joined:
+                self._join = None
+            return text
+        if self._tail:
             # In as many pieces as it likes.
-            while self.tail and text.startswith(self.tail[0]):
-                self.tail, text = self.tail[1:], text[1:]
+            self._tail, text = without_common_start(self._tail, text)
             if text:
-                self.tail = ""
+                self._tail = ""
             return text
         if not self.skip:
             return text
@@ -320,10 +369,56 @@ class _Follow:
             return rest
         raise self.differs()
 
+    def held_back(self) -> str:
+        """Text that was withheld, at the end of all text."""
+        join, self._join = self._join, None
+        try:
+            return "" if join is None else join.finish()
+        except RestartDiffers:
+            raise self.differs() from None
+
     def differs(self) -> StreamInterrupted:
         """The error for another answer, which is no failure of its target."""
         self.differed = True
         return StreamInterrupted("the stream broke off, and the next answer is another one")
+
+
+_Way: TypeAlias = Callable[[Ticket[SamplingRequest], str], _Follow]
+
+
+def _prefilled(ticket: Ticket[SamplingRequest], said: str) -> _Follow:
+    # APIs refuse a beginning that ends in white space, so that is expected back.
+    begun = said.rstrip()
+    request = _continued(ticket, (assistant(begun),), _tokens(ticket, begun))
+    return _Follow(request, prefilled=True, tail=said[len(begun) :])
+
+
+def _instructed(ticket: Ticket[SamplingRequest], said: str) -> _Follow:
+    turns = (assistant(said.rstrip()), user(continue_instruction(said)))
+    # It begins with the last words, which are not delivered again.
+    spent = _tokens(ticket, said) - _tokens(ticket, last_words(said))
+    request = _continued(ticket, turns, max(0, spent))
+    return _Follow(request, join=TextJoin(said))
+
+
+def _restarted(ticket: Ticket[SamplingRequest], said: str) -> _Follow:
+    return _Follow(ticket.request, skip=said)
+
+
+def _continued(
+    ticket: Ticket[SamplingRequest], turns: tuple[Message, ...], spent: int
+) -> SamplingRequest:
+    """The request with these turns at its end, and so many tokens off its limit."""
+    request = ticket.request
+    return msgspec.structs.replace(
+        request,
+        messages=(*request.messages, *turns),
+        max_tokens=max(1, request.max_tokens - spent),
+    )
+
+
+def _tokens(ticket: Ticket[SamplingRequest], text: str) -> int:
+    return estimate_text(text, family_of(ticket.attempt.target.model))
 
 
 def _too_long(ticket: Ticket[SamplingRequest], most: int) -> MalformedResponse:

@@ -144,6 +144,8 @@ class RequestInfo(Answer):
     attempts: list[AttemptInfo]
     usage: Usage | None
     cost_nanos: int | None
+    continued_by: str | None
+    """The target that finished the answer after the stream of another one broke."""
     stop_reason: str | None
     response_id: str | None
     error: str | None

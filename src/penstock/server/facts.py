@@ -17,6 +17,8 @@ def facts(metadata: Metadata) -> list[Header]:
     told = _facts(metadata.request_id, metadata.provider, metadata.model, metadata.attempts)
     if metadata.cost_nanos is not None:
         told.append((b"x-penstock-cost-usd", nanos_to_text(metadata.cost_nanos).encode()))
+    if metadata.continued_by is not None:
+        told.append((b"x-penstock-continued-by", header_value(metadata.continued_by)))
     return told
 
 

@@ -161,6 +161,7 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
         ),
         "input_tokens": usage and usage.input_tokens,
         "output_tokens": usage and usage.output_tokens,
+        "continued_by": record.continued_by,
         "implausible_usage": True if usage and usage.implausible else None,
         "cost_usd": None if record.cost_nanos is None else record.cost_nanos / 1e9,
     }

@@ -149,6 +149,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     usage: Usage | None = None
     """What all attempts used together."""
     cost_nanos: int | None = None
+    continued_by: str | None = None
+    """The target that finished the answer after the stream of another one broke."""
     attempts: tuple[AttemptRecord, ...] = ()
     error: str | None = None
     """The name of the error's type."""
@@ -166,6 +168,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         response_id: str | None = None,
         usage: Usage | None = None,
         cost_nanos: int | None = None,
+        continued_by: str | None = None,
         attempts: tuple[AttemptRecord, ...] = (),
         ranked: Sequence[Target] = (),
         allowed: Sequence[Target] = (),
@@ -193,6 +196,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             response_id=response_id,
             usage=usage,
             cost_nanos=cost_nanos,
+            continued_by=continued_by,
             attempts=attempts,
             error=error_name(error),
         )

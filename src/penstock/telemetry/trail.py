@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Protocol
 
-from penstock.contract.exchange import StopReason
+from penstock.contract.exchange import SamplingRequest, StopReason
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Attempt, RouteDecision, Target
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import AttemptRecord, AttemptStarted, RequestRecord, RequestStarted
+
+
+class Extend(Protocol):
+    """Sets money aside for one more attempt; raises BudgetExceeded."""
+
+    async def __call__(
+        self,
+        target: Target,
+        attempts: Sequence[AttemptRecord],
+        request: SamplingRequest | None = None,
+    ) -> None:
+        """The attempt is at this target, after these."""
+        ...
 
 
 class Try:
@@ -73,7 +87,7 @@ class Trail:
         """How that order came about, where there is more to it than the configuration."""
         self.allowed: Sequence[Target] = ()
         """Those of them that the caller may use and has money for."""
-        self.extend: Callable[[Target, Sequence[AttemptRecord]], Awaitable[None]] | None = None
+        self.extend: Extend | None = None
         """Sets money aside for a further try at this target; None: there is no need to."""
         hooks.started(begun)
 
@@ -86,10 +100,13 @@ class Trail:
         """How the order of its targets came about."""
         self.decision = decision
 
-    async def afford(self, target: Target) -> None:
-        """Have money for one more try, after some that were billed; raises BudgetExceeded."""
+    async def afford(self, target: Target, request: SamplingRequest | None = None) -> None:
+        """Have money for one more try, after some that were billed; raises BudgetExceeded.
+
+        `request` is the one of this try, where it is longer than that of the caller.
+        """
         if self.extend is not None and any(each.usage is not None for each in self.attempts):
-            await self.extend(target, self.attempts)
+            await self.extend(target, self.attempts, request)
 
     def begin(self, attempt: Attempt) -> Try:
         """A target is about to be asked."""
@@ -115,6 +132,7 @@ class Trail:
         stop_reason: StopReason | None = None,
         response_id: str | None = None,
         cost_nanos: int | None = None,
+        continued_by: str | None = None,
     ) -> None:
         """The request has ended; who answered is the last of its tries, unless it is given."""
         if not self.hooks.active:
@@ -131,6 +149,7 @@ class Trail:
                 response_id=response_id,
                 usage=self.used,
                 cost_nanos=cost_nanos,
+                continued_by=continued_by,
                 attempts=tuple(self.attempts),
                 ranked=self.ranked,
                 allowed=self.allowed,

@@ -178,7 +178,7 @@ async def test_a_failure_after_the_first_event_is_made_good_by_the_next_target()
     broken = StubProvider([[Chunk("Hel")], StreamInterrupted("cut")], name="a")
     pool, ranked = pool_of(broken, StubProvider(name="b"))
     attempt, events = await read_all(pool, ranked)
-    assert attempt == Attempt(Target("b", "b-1"), 2)
+    assert attempt == Attempt(Target("b", "b-1"), 2, continues=True)
     assert events[:-1] == [Chunk("Hel"), Chunk("lo")]
     assert broken.open_streams == 0
 
