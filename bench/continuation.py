@@ -91,8 +91,15 @@ class ScriptedServer:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        (length,) = map(int, re.findall(rb"content-length: (\d+)", head.lower()))
-        asked = json.loads(await reader.readexactly(length))
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        if length is None:
+            # A health check.
+            writer.write(
+                b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            )
+            writer.close()
+            return
+        asked = json.loads(await reader.readexactly(int(length[1])))
         way, _, how = asked["model"].partition(":")
         text = FIRST[: int(how)] if way == "cut" else _continuation(how, asked["messages"])
         writer.write(

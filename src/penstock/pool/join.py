@@ -185,7 +185,8 @@ def _introduces(line: str) -> bool:
 def _starts_a_word(text: str, start: int) -> bool:
     here = text[start]
     if not here.isalnum():
-        return False
+        # The mark of a list is a word of its own.
+        return not here.isspace() and text[start - 1 : start] == "\n"
     return start == 0 or not text[start - 1].isalnum() or _is_wide(here)
 
 
