@@ -42,6 +42,7 @@ async def test_a_request_is_kept_with_its_route_attempts_timings_and_cost() -> N
         "usage": {"input_tokens": 20, "output_tokens": 10},
         # 30 tokens at 1,000 dollars a million.
         "cost_nanos": 30_000_000,
+        "continued_by": None,
         "stop_reason": "endTurn",
         "response_id": info["response_id"],
         "error": None,
