@@ -2,11 +2,11 @@
 
     python bench/_gateway_load_upstream.py PORT
 
-The last message of a user is four words, `NAME PIECES PAUSE_MS STATUS`. The answer is `NAME:0 `,
+The first message of a user is four words, `NAME PIECES PAUSE_MS STATUS`. The answer is `NAME:0 `,
 `NAME:1 ` and so on, so many pieces; a stream has one each pause, a whole answer comes after the
-first. With another status than 200 there is an error instead. So whoever asks can tell whether a
-piece is missing, comes twice or belongs to somebody else. `GET /seen` has the names of all that
-were asked for here.
+first. With another status than 200 there is an error instead. A request to continue a cut answer
+gets the answer from the beginning. So the client sees whether a piece is missing, comes twice or
+belongs to another answer. `GET /seen` has the names of all requests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Asked:
-        said = [each["content"] for each in body["messages"] if each["role"] == "user"][-1]
+        said = next(each["content"] for each in body["messages"] if each["role"] == "user")
         text = said if isinstance(said, str) else said[0]["text"]
         name, pieces, pause_ms, status = text.split()
         return cls(name, int(pieces), int(pause_ms) / 1e3, int(status))
