@@ -39,7 +39,7 @@ def last_words(delivered: str) -> str:
 
 
 class RestartDiffers(ValueError):
-    """The continuation is an answer from the beginning, with other words."""
+    """The continuation is an answer from the beginning, in which the last words do not occur."""
 
 
 class TextJoin:
@@ -47,6 +47,7 @@ class TextJoin:
 
     Models that are asked to go on repeat the last words, the last sentence or everything, or
     repeat nothing; some write a line of introduction. Text is held back until this is known.
+    A model that writes the answer again with changes is joined where the last words occur.
     """
 
     def __init__(self, delivered: str) -> None:
@@ -62,6 +63,12 @@ class TextJoin:
         """Whether it repeats nothing but that so far."""
         self._lead = ""
         """White space in front of that."""
+        self._may_repeat = self._anchor == self._body
+        """Whether a paragraph may repeat all of the delivered text, which is short."""
+        self._paragraph = ""
+        """The beginning of a paragraph that may do so."""
+        self._rewritten = ""
+        """The beginning of an answer that repeats much and then has other words."""
         self._head = ""
         self._found = False
         """Whether all that is repeated has come, except for white space."""
@@ -75,6 +82,8 @@ class TextJoin:
         """
         if self._found:
             return self._new(text)
+        if self._rewritten:
+            return self._search(text)
         if self._restarts:
             if not self._repeated and len(self._lead) < _LOOK_BACK:
                 stripped = text.lstrip()
@@ -85,28 +94,44 @@ class TextJoin:
                 return ""
             if text.startswith(self._body[self._repeated :]):
                 return self._new(text[len(self._body) - self._repeated :])
-            self._differ()
+            if self._repeated >= _RESTART:
+                self._rewritten = self._body[: self._repeated]
+                return self._search(text)
+            self._restarts = False
+            self._head = self._lead + self._body[: self._repeated]
         self._head += text
         return "" if self._is_open() else self._decide()
 
     def finish(self) -> str:
         """What was held back, once there is no more text."""
-        if self._found:
-            return ""
+        return ("" if self._found else self._undecided()) + self._paragraph
+
+    def _undecided(self) -> str:
+        if self._rewritten or (self._restarts and _RESTART <= self._repeated < len(self._body)):
+            raise RestartDiffers
         if self._restarts and self._repeated < len(self._body):
-            self._differ()
+            self._restarts = False
+            self._head = self._lead + self._body[: self._repeated]
         core = self._head.lstrip(_WRAPPING)
         # A repetition that reached its token limit, or nothing.
         if self._restarts or self._anchor.startswith(core) or self._body.startswith(core):
             return self._new("")
         return self._decide()
 
-    def _differ(self) -> None:
-        """It does not go on as the delivered text does."""
-        if self._repeated >= _RESTART:
+    def _search(self, text: str) -> str:
+        """Wait for the last words in an answer that is written again with changes."""
+        anchor = self._anchor
+        known = max(0, len(self._rewritten) - len(anchor) + 1)
+        self._rewritten += text
+        if self._body.count(anchor) > 1:
+            # They do not show the place.
             raise RestartDiffers
-        self._restarts = False
-        self._head = self._lead + self._body[: self._repeated]
+        at = self._rewritten.find(anchor, known)
+        if at >= 0:
+            return self._new(self._rewritten[at + len(anchor) :])
+        if len(self._rewritten) > len(self._body) + _LOOK_BACK:
+            raise RestartDiffers
+        return ""
 
     def _is_open(self) -> bool:
         """Whether more text may show a repetition that cannot be seen yet."""
@@ -163,11 +188,31 @@ class TextJoin:
     def _new(self, text: str) -> str:
         """The text behind the repetition, without white space that the caller has already."""
         self._found = True
+        if self._may_repeat:
+            text = self._without_repeated_paragraphs(text)
         self._space, text = without_common_start(self._space, text)
         if text:
             self._space = ""
-        self.joined = not self._space
+        self.joined = not (self._space or self._may_repeat)
         return text
+
+    def _without_repeated_paragraphs(self, text: str) -> str:
+        """The text without the paragraphs at its beginning that are the delivered text again.
+
+        Small models repeat a text of a few words line by line.
+        """
+        text = self._paragraph + text
+        self._paragraph = ""
+        while True:
+            core = text.lstrip()
+            new_line = "\n" in text[: len(text) - len(core)]
+            if not core or (new_line and core != self._body and self._body.startswith(core)):
+                self._paragraph = text
+                return ""
+            if not new_line or not core.startswith(self._body):
+                self._may_repeat = False
+                return text
+            text = core[len(self._body) :]
 
 
 def without_common_start(expected: str, text: str) -> tuple[str, str]:

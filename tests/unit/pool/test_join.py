@@ -100,12 +100,47 @@ def test_the_joint(delivered: str, continuation: str, whole: str) -> None:
         assert joined(delivered, continuation, seed) == whole
 
 
-def test_another_answer_from_the_beginning_is_refused() -> None:
-    other = TEXT[:100] + "but " + TEXT[100:]
+def test_an_answer_that_is_written_again_with_changes_is_joined_at_the_last_words() -> None:
+    changed = TEXT[:100] + "but " + TEXT[100:]
+    for cut in range(190, 210):
+        assert joined(TEXT[:cut], changed, cut) == TEXT, cut
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TEXT[:150],
+        TEXT[:100] + "but no fox at all.",
+        TEXT[:100] + "and a fox, " * 1_000,
+    ],
+)
+def test_another_answer_from_the_beginning_is_refused(other: str) -> None:
     with pytest.raises(RestartDiffers):
         joined(TEXT[:200], other)
+
+
+def test_last_words_that_occur_twice_do_not_show_the_place() -> None:
+    delivered = "It rains. " * 9
     with pytest.raises(RestartDiffers):
-        joined(TEXT[:200], TEXT[:150])
+        joined(delivered, delivered[:70] + "but " + delivered)
+
+
+@pytest.mark.parametrize(
+    ("delivered", "continuation", "whole"),
+    [
+        ("A river b", "A river b\n\nA river b\n\nA river b", "A river b"),
+        ("A river b", "A river b\n\nA river brings water.", "A river brings water."),
+        ("A river b", "A river brings\nwater.", "A river brings\nwater."),
+        ("- a", "- a\n- b\n- c", "- a\n- b\n- c"),
+        ("- a", "- a\n- ", "- a\n- "),
+        ("one", "one\n\ntwo\n\none", "one\n\ntwo\n\none"),
+    ],
+)
+def test_a_short_text_that_is_repeated_line_by_line_is_removed(
+    delivered: str, continuation: str, whole: str
+) -> None:
+    for seed in range(20):
+        assert joined(delivered, continuation, seed) == whole
 
 
 @given(st.text(min_size=1).filter(str.strip), st.text(), st.integers(0, 99))
