@@ -355,23 +355,27 @@ def _unauthorized(message: str, code: str = "invalid_api_key") -> Failure:
 
 
 def _count(terms: KeyTerms) -> None:
-    _take(terms, terms.requests, "requests")
+    window = terms.requests
+    if window is not None:
+        _take(terms, window, f"make {window.limit} requests a minute")
 
 
 def _count_message(terms: KeyTerms, kind: MessageKind) -> None:
-    _take(terms, terms.messages(kind), f"MCP {kind} beside its requests")
+    window = terms.messages(kind)
+    if window is not None:
+        what = "cancellations" if kind == "cancels" else "messages"
+        _take(terms, window, f"send {window.limit} MCP {what} a minute besides its requests")
 
 
-def _take(terms: KeyTerms, window: AnyWindow | None, what: str) -> None:
-    if window is None or window.take(1) is not None:
+def _take(terms: KeyTerms, window: AnyWindow, limit: str) -> None:
+    if window.take(1) is not None:
         return
     wait = window.wait_s(1)
     raise _Refused(
-        f"its {what} of this minute are used up",
+        f"it may {limit}, which are used up",
         Failure(
             429,
-            f"the key {terms.key.name!r} may make {window.limit} {what} a minute: try again in "
-            f"{math.ceil(wait)} s",
+            f"the key {terms.key.name!r} may {limit}: try again in {math.ceil(wait)} s",
             "rate_limit_error",
             "rate_limit_exceeded",
             retry_after=wait,

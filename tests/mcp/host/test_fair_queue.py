@@ -54,7 +54,7 @@ class Crowd:
         """Let these queue up, in this order; the first letter is the session."""
         for name in names:
             self.tasks[name] = asyncio.create_task(self._request(name, size))
-            # Until it waits, and until one that gave way has been refused.
+            # Until it waits, and until one that it displaced is refused.
             for _ in range(4):
                 await asyncio.sleep(0)
 

@@ -37,7 +37,7 @@ async def opened(fake: FakeProvider, era: str = ERAS[1], **options: Any) -> Asyn
 
 
 async def refusal(name: str, arguments: dict[str, Any], era: str = ERAS[1]) -> str:
-    """What the tool says; the model is not asked."""
+    """The text of the failure; the model is not asked."""
     fake = FakeProvider()
     async with opened(fake, era) as client:
         result = await client.call_tool(name, arguments)
@@ -134,7 +134,7 @@ async def test_all_problems_come_at_once() -> None:
         assert each in words
 
 
-async def test_what_is_said_of_much_is_short() -> None:
+async def test_the_words_about_many_mistakes_are_limited() -> None:
     wrong = {f"name{number}": "x" * 1_000 for number in range(2_000)}
     many = [{"role": "y" * 5_000, "content": 1}] * 2_000
     words = await refusal("generate", {"prompt": "x", "x" * 50_000: 1, "messages": many, **wrong})
@@ -183,7 +183,7 @@ async def test_an_output_schema_of_many_values_is_refused_by_the_limits() -> Non
 
 
 @era
-async def test_a_task_tells_the_same(era: str) -> None:
+async def test_a_task_ends_with_the_same_words(era: str) -> None:
     async with opened(FakeProvider(), era, extensions=[TaskClient()]) as client:
         result = await run_task(client, "generate", {"prompt": "x", "max_tokns": 5})
     assert result.is_error

@@ -132,7 +132,7 @@ async def test_messages_and_cancels_are_limited_apart(monkeypatch: pytest.Monkey
         (call,) = await _post(gateway, texts["ci"], message("tools/call", name="usage"))
     assert [each.status_code for each in pings] == [200, 200, 200, 429]
     error = pings[-1].json()["error"]
-    assert "'ci' may make 3 MCP messages beside its requests a minute" in error["message"]
+    assert "'ci' may send 3 MCP messages a minute besides its requests" in error["message"]
     assert error["data"]["reason"] == "rate_limit_exceeded"
     assert cancelled.status_code == 202
     assert (other.status_code, call.status_code) == (200, 200)

@@ -23,8 +23,8 @@ class _Waiter:
 class FairQueue:
     """At most `slots` requests run; a free slot goes to the sessions in turn, oldest request first.
 
-    At most `most` requests wait, with `most_bytes` together, each for `timeout_s`. When there is no
-    room, the newest request of the session that has the most gives way to a session that has less.
+    At most `most` requests wait, with `most_bytes` together, each for `timeout_s`. A full queue
+    refuses the newest request of the session with the most, if another session has fewer.
     """
 
     def __init__(self, slots: int, *, most: int, most_bytes: int, timeout_s: float) -> None:
@@ -87,7 +87,7 @@ class FairQueue:
             raise
 
     def _make_room(self, session: Hashable, size: int) -> None:
-        """Let a longer session give way to this one; raises RateLimited where none is longer."""
+        """Refuse requests of longer sessions; raises RateLimited where no session is longer."""
         while self._count >= self._most or (self._count and self._bytes + size > self._most_bytes):
             own = len(self._sessions.get(session, ()))
             longest = max(self._sessions.values(), key=len, default=deque[_Waiter]())
