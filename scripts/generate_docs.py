@@ -540,35 +540,49 @@ _UNTESTED = {
 }
 
 
+_PROGRAMS = {
+    "gateway.py": "the real `penstock serve`: its process, HTTP server, checks and `/mcp` "
+    "endpoint, with the tools, resources and prompts that the suite asks for",
+    "server.py": "the official SDK's server with Penstock's extensions, with sessions and events, "
+    "on the gateway's HTTP protocol",
+    "client.py": "the official SDK's client with Penstock's extensions",
+}
+
+
 def conformance() -> str:
     """A row for each leg, and what it could not test."""
     record = suite.recorded()
     legs = [(leg, record["legs"][leg.name]) for leg in suite.LEGS]
-    extensions: Mapping[str, int] = record["legs"]["server-extensions"]
+    extensions: Mapping[str, int] = record["legs"]["gateway-extensions"]
     tasks = {name: checks for name, checks in extensions.items() if name.startswith("tasks-")}
     untested = sorted({name for _, score in legs for name, checks in score.items() if checks == 0})
+    lacking = {name: why for leg, _ in legs for name, why in leg.lacks.items()}
     return _page(
         "MCP conformance",
         "The [official conformance suite](https://github.com/modelcontextprotocol/conformance), "
-        f"version {record['version']}, runs with the tests, against the official server with "
-        "Penstock's extensions and against the official client with Penstock's. A check that fails "
-        "or warns fails the test run, and so does a scenario that comes, goes or has another "
-        "number of checks.",
+        f"version {record['version']}, runs with the tests of peers. A check that fails or warns "
+        "fails the test run, and so does a scenario that comes, goes or has another number of "
+        "checks.",
         "<!-- test: skip runs these very tests -->",
         _fence("console", 'make test-peers ARGS="-s tests/mcp/conformance"'),
+        "What each run tests:",
         _table(
-            ("leg", "scenarios passed", "nothing to test", "failed"),
+            ("run", "program", "tests"),
             (
                 [
-                    leg.about,
-                    str(sum(checks != 0 for checks in score.values())),
-                    str(sum(checks == 0 for checks in score.values())),
-                    "0",
+                    "`penstock serve`" if name == "gateway.py" else name.removesuffix(".py"),
+                    f"`tests/mcp/conformance/{name}`",
+                    about,
                 ]
-                for leg, score in legs
+                for name, about in _PROGRAMS.items()
             ),
         ),
-        f"## The tasks extension\n\n{sum(tasks.values())} checks pass.",
+        _table(
+            ("run", "scenarios passed", "nothing to test", "not offered", "failed"),
+            ([leg.about, *_counted(score), "0"] for leg, score in legs),
+        ),
+        f"## The tasks extension\n\n{sum(tasks.values())} checks pass, on `penstock serve` and on "
+        "the server alike.",
         _table(
             ("scenario", "checks passed"),
             ([f"`{name}`", str(checks)] for name, checks in tasks.items()),
@@ -581,8 +595,17 @@ def conformance() -> str:
                 for name in untested
             ),
         ),
+        "## Not offered by `penstock serve`",
+        _table(("scenario", "why"), ([f"`{name}`", why] for name, why in sorted(lacking.items()))),
         source="tests/mcp/conformance/scores.json",
     )
+
+
+def _counted(score: suite.Score) -> list[str]:
+    """How many scenarios passed, had nothing to test, and are not offered."""
+    checks = list(score.values())
+    untested, lacking = checks.count(0), checks.count(suite.NOT_OFFERED)
+    return [str(len(checks) - untested - lacking), str(untested), str(lacking)]
 
 
 # Tables in pages that people write

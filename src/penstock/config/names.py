@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from penstock.config.settings import Config
+from penstock.contract.schema_names import names_in
 
 
 def no_such_setting(path: Sequence[str | int]) -> str:
@@ -22,38 +23,9 @@ def no_such_setting(path: Sequence[str | int]) -> str:
 
 def names_at(path: Sequence[str | int]) -> list[str]:
     """The names of the settings in the table at this path; none where there is no table."""
-    schema = _schema()
-    found = [schema]
-    for part in path:
-        found = [inner for each in found for inner in _inner(each, part, schema)]
-    return list(dict.fromkeys(name for each in found for name in each.get("properties", ())))
+    return names_in(_schema(), path)
 
 
 @cache
 def _schema() -> dict[str, Any]:
     return Config.model_json_schema()
-
-
-def _inner(
-    node: dict[str, Any], part: str | int, whole: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """The shapes that a member of this name, or an item, may have."""
-    own = node.get("properties", {}).get(part)
-    if own is not None:
-        yield from _shapes(own, whole)
-        return
-    for each in ("additionalProperties", "items"):
-        yield from _shapes(node.get(each), whole)
-    for each in node.get("patternProperties", {}).values():
-        yield from _shapes(each, whole)
-
-
-def _shapes(node: object, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if not isinstance(node, dict):
-        return
-    shape = cast(dict[str, Any], node)
-    if "$ref" in shape:
-        yield from _shapes(whole["$defs"][shape["$ref"].rpartition("/")[2]], whole)
-    for each in shape.get("anyOf", ()):
-        yield from _shapes(each, whole)
-    yield shape

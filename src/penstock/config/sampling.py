@@ -37,7 +37,17 @@ class SamplingServerConfig(Section):
     at_once: int = Field(
         default=8,
         ge=1,
-        description="Most requests under way, those that wait for approval included.",
+        description="Most requests under way, those that wait for approval included. Further ones "
+        "are queued.",
+    )
+    max_queued: int = Field(
+        default=100,
+        ge=0,
+        description="Most requests that wait for one under way to end, together with at most "
+        "`max_prompt_bytes`. Sessions take turns. `0`: refuse instead.",
+    )
+    queue_timeout_s: Seconds = Field(
+        default=60.0, description="How long a request waits for its turn before it is refused."
     )
     max_prompt_bytes: int = Field(
         default=20_000_000, ge=1, description="Largest request that is read."

@@ -26,7 +26,8 @@ PenstockError
 
 Each error carries `provider`, `model`, `status` (the provider's HTTP status), `retryable` (the same
 call may succeed later on the same target), `retry_after` (the pause in seconds that the provider
-asks for, if it does) and `request_id`; `__cause__` holds the lower-level error.
+asks for, if it does) and `request_id`; `__cause__` holds the lower-level error. `reason` is the
+word that the host of an MCP client gives for its refusal, and None elsewhere.
 """
 
 from __future__ import annotations
@@ -141,6 +142,7 @@ class PenstockError(Exception):
         self.retryable = self.default_retryable if retryable is None else retryable
         self.retry_after = retry_after
         self.request_id = request_id
+        self.reason: str | None = None
 
     def located(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from penstock.contract.errors import ModelNotFound, RateLimited, shown
 from penstock.contract.exchange import AnyRequest, EmbeddingRequest, SamplingRequest
@@ -12,6 +13,10 @@ from penstock.contract.requests import Caller
 from penstock.keys.records import Key
 from penstock.keys.windows import AnyWindow, Step, WindowOf, window_of
 from penstock.tokens import family_of, thinking_apart, upper_text, upper_tokens
+
+MessageKind: TypeAlias = Literal["messages", "cancels"]
+"""MCP messages that ask no model and no tool; those that cancel have a limit of their own."""
+_LEAST_MESSAGES, _MESSAGES_A_REQUEST = 6_000, 20
 
 
 class KeyAdmission:
@@ -40,7 +45,17 @@ class KeyAdmission:
 class KeyTerms:
     """A key at work; its windows go on when its definition changes."""
 
-    __slots__ = ("_names", "_prefixes", "_targets", "caller", "key", "requests", "tokens")
+    __slots__ = (
+        "_messages",
+        "_names",
+        "_prefixes",
+        "_targets",
+        "_windows",
+        "caller",
+        "key",
+        "requests",
+        "tokens",
+    )
 
     def __init__(
         self,
@@ -61,11 +76,26 @@ class KeyTerms:
 
         self.requests = window("requests", key.requests_per_minute, before and before.requests)
         self.tokens = window("tokens", key.tokens_per_minute, before and before.tokens)
+        self._windows = windows
+        self._messages: dict[MessageKind, AnyWindow] = {} if before is None else before._messages
         self.caller = Caller(key=key.name, tags=key.tags, terms=self)
         """On whose behalf this key's requests are made."""
 
     def __repr__(self) -> str:
         return f"KeyTerms({self.key.name!r})"
+
+    def messages(self, kind: MessageKind) -> AnyWindow | None:
+        """The limit of these MCP messages a minute; None for a key without a limit of requests.
+
+        It is made with the first of them: most keys send none.
+        """
+        requests = self.key.requests_per_minute
+        if requests is None:
+            return None
+        limit = max(_LEAST_MESSAGES, _MESSAGES_A_REQUEST * requests)
+        window = self._windows(f"{self.key.name}/{kind}", limit, self._messages.get(kind))
+        self._messages[kind] = window
+        return window
 
     def may_use(self, model: str) -> bool:
         """Whether a request may name this model."""

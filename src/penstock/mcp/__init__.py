@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.mcp.streaming.client import ToolChunk, ToolStream, stream_tool
     from penstock.mcp.streaming.extension import StreamingTools
     from penstock.mcp.streaming.tools import streamed
-    from penstock.mcp.tasks.client import TaskClient, resume_task, run_task, start_task
+    from penstock.mcp.tasks.client import TaskClient, TaskError, resume_task, run_task, start_task
     from penstock.mcp.tasks.extension import Tasks
     from penstock.mcp.tasks.records import TaskLimits
     from penstock.mcp.tasks.sqlite import SqliteTasks
@@ -45,6 +45,7 @@ _LAZY = {
     "SqliteTasks": "penstock.mcp.tasks.sqlite",
     "StreamingTools": "penstock.mcp.streaming.extension",
     "TaskClient": "penstock.mcp.tasks.client",
+    "TaskError": "penstock.mcp.tasks.client",
     "TaskLimits": "penstock.mcp.tasks.records",
     "Tasks": "penstock.mcp.tasks.extension",
     "TerminalApprover": "penstock.mcp.host.terminal",
@@ -78,6 +79,7 @@ __all__ = [
     "SqliteTasks",
     "StreamingTools",
     "TaskClient",
+    "TaskError",
     "TaskLimits",
     "Tasks",
     "TerminalApprover",

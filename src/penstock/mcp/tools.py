@@ -51,8 +51,9 @@ _logger = logging.getLogger(__name__)
 class ToolAdapter:
     """Connects to one MCP server, lists its tools and calls them.
 
-    The connection is opened when first needed, and again when the server was restarted. The list is
-    kept as long as the server says, and fetched anew when the server reports a change.
+    `async with` connects on entry and raises ToolFailed there; otherwise the first use connects. It
+    connects again when the server was restarted. The list is kept as long as the server says, and
+    fetched again when the server reports a change.
     """
 
     def __init__(

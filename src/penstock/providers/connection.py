@@ -215,7 +215,9 @@ class Connection(asyncio.Protocol):
         self._head_size += len(name) + len(value)
         if self._head_size > _LONGEST_HEAD:
             raise NotHttp(f"its headers are longer than {_LONGEST_HEAD} bytes")
-        self.headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+        # The parser leaves the blanks at the end of a value, which are no part of it.
+        trimmed = value.decode("latin-1").strip(" \t")
+        self.headers.setdefault(name.decode("latin-1").lower(), trimmed)
 
     def on_headers_complete(self) -> None:
         """The head of the answer, or of a mere notice that it will come."""

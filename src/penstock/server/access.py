@@ -19,7 +19,7 @@ import hmac
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.contract.errors import (
@@ -30,7 +30,8 @@ from penstock.contract.errors import (
 )
 from penstock.keys.records import LONGEST, digest_of, without_keys
 from penstock.keys.ring import Keyring, Verdict
-from penstock.keys.terms import KeyTerms, not_for_this_key
+from penstock.keys.terms import KeyTerms, MessageKind, not_for_this_key
+from penstock.keys.windows import AnyWindow
 from penstock.pool.supervise import Supervisor
 from penstock.server.cors import Cors
 from penstock.server.errors import Failure, HttpProblem, failure_of
@@ -169,17 +170,35 @@ class Gate:
     async def __aexit__(self, *_: object) -> None:
         await self._watching.aclose()
 
-    def admit(self, visitor: Visitor, needs: Needs, *, counted: bool = False) -> None:
+    def admit(self, visitor: Visitor, needs: Needs, *, counted: bool | None = None) -> None:
         """Let the visitor in, or raise HttpProblem; every refusal is logged.
 
-        `counted`: a request of its key begins, whatever its method says.
+        `counted`: whether a request of its key begins; by default a POST is one. What is not
+        counted here is counted by `count`, once it is known what it is.
         """
-        try:
+        with self._logging(visitor):
             access = self.access(visitor.headers, visitor.path, needs)
             # From here on its answers carry the key's limits, also when these refuse it.
             visitor.access = access
-            if access.terms is not None and (counted or visitor.method == _COUNTED):
+            if access.terms is not None and (
+                visitor.method == _COUNTED if counted is None else counted
+            ):
                 _count(access.terms)
+
+    def count(self, visitor: Visitor, message: MessageKind | None = None) -> None:
+        """Count a request of the visitor's key, or an MCP message; raises HttpProblem."""
+        access = visitor.access
+        if access is not None and access.terms is not None:
+            with self._logging(visitor):
+                if message is None:
+                    _count(access.terms)
+                else:
+                    _count_message(access.terms, message)
+
+    @contextlib.contextmanager
+    def _logging(self, visitor: Visitor) -> Generator[None]:
+        try:
+            yield
         except HttpProblem as problem:
             refused = isinstance(problem, _Refused)
             reason = problem.reason if refused else problem.failure.message
@@ -337,15 +356,26 @@ def _unauthorized(message: str, code: str = "invalid_api_key") -> Failure:
 
 def _count(terms: KeyTerms) -> None:
     window = terms.requests
-    if window is None or window.take(1) is not None:
+    if window is not None:
+        _take(terms, window, f"make {window.limit} requests a minute")
+
+
+def _count_message(terms: KeyTerms, kind: MessageKind) -> None:
+    window = terms.messages(kind)
+    if window is not None:
+        what = "cancellations" if kind == "cancels" else "messages"
+        _take(terms, window, f"send {window.limit} MCP {what} a minute besides its requests")
+
+
+def _take(terms: KeyTerms, window: AnyWindow, limit: str) -> None:
+    if window.take(1) is not None:
         return
     wait = window.wait_s(1)
     raise _Refused(
-        "its requests of this minute are used up",
+        f"it may {limit}, which are used up",
         Failure(
             429,
-            f"the key {terms.key.name!r} may make {window.limit} requests a minute: try again in "
-            f"{math.ceil(wait)} s",
+            f"the key {terms.key.name!r} may {limit}: try again in {math.ceil(wait)} s",
             "rate_limit_error",
             "rate_limit_exceeded",
             retry_after=wait,

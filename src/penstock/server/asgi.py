@@ -56,6 +56,9 @@ class Route(NamedTuple):
     errors: ErrorShape = OPENAI_ERRORS
     needs: Needs = "key"
     """What its callers must show, where keys are asked for; below `/admin` always the admin key."""
+    counted: bool | None = None
+    """Whether a call is a request of its key; by default each POST is. False: the handler counts
+    it by `Gate.count`."""
 
 
 class SocketRoute(NamedTuple):
@@ -180,7 +183,8 @@ class App:
         errors = self._errors_at(exchange.path) if route is None else route.errors
         try:
             if self.gate is not None:
-                self.gate.admit(exchange, "key" if route is None else route.needs)
+                needs, counted = ("key", None) if route is None else (route.needs, route.counted)
+                self.gate.admit(exchange, needs, counted=counted)
             if route is None:
                 raise self._nothing(exchange.method, exchange.path)
             engine = self._ready()

@@ -1,4 +1,4 @@
-"""Uvicorn's HTTP protocol, with answers that are written for less.
+"""Uvicorn's HTTP protocol, with trimmed header values and answers that are written for less.
 
 Uvicorn looks at each header of an answer with two regular expressions, and gives the head and the
 body to the socket one after the other. Here the head is checked as a whole, and goes out together
@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from penstock.server.exchange import ON_LOST
 
+_BLANKS = b" \t"
 _BODILESS = (204, 304)
 _JOINED_UP_TO = 65_536
 """Bytes of a body that are copied to stand behind the head; a longer one is written by itself."""
@@ -34,6 +35,13 @@ class HttpProtocol(HttpToolsProtocol):
     """Whether the server is about to close it: then each answer says so, and who reads that sends
     nothing more that would be lost."""
     _running: RequestResponseCycle | None = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Trim the blanks around a value, which are no part of it (RFC 9110, 5.5).
+
+        The parser leaves those at its end.
+        """
+        super().on_header(name, value.strip(_BLANKS))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, also for the request that is being answered while others wait behind it."""

@@ -14,12 +14,16 @@ from typing import Any
 
 import msgspec
 
+from penstock.keys.terms import MessageKind
 from penstock.server.exchange import Exchange
 from penstock.server.siblings import Question, Siblings
 
 SESSION = b"mcp-session-id"
 _CANCELLED = "notifications/cancelled"
 _INITIALIZE = "initialize"
+_CANCELS = frozenset({_CANCELLED, "tasks/cancel"})
+_REQUESTS = frozenset({"tools/call", "prompts/get"})
+"""What asks a model or a tool. All other methods look, wait, list or cancel."""
 
 Name = tuple[str, str, str]
 """The caller's key, its session, and the JSON of the request's id."""
@@ -29,6 +33,10 @@ class _Message(msgspec.Struct):
     method: str = ""
     id: str | int | float | None = None
     params: Any = None
+
+
+_UNREADABLE = _Message(method="tools/call")
+"""The SDK may read more than we do: it counts as the most expensive message that it could be."""
 
 
 class Calls:
@@ -88,12 +96,20 @@ def new_session(body: bytes) -> bytes | None:
     return secrets.token_hex(16).encode() if _read(body).method == _INITIALIZE else None
 
 
+def kind_of(body: bytes) -> MessageKind | None:
+    """What this message counts as; None: a request of its key."""
+    method = _read(body).method
+    if method in _REQUESTS:
+        return None
+    return "cancels" if method in _CANCELS else "messages"
+
+
 def _read(body: bytes) -> _Message:
-    """What is no message is answered by whoever reads it in earnest."""
+    """The message as far as it matters here; the SDK answers what is none."""
     try:
         return msgspec.json.decode(body, type=_Message)
     except (ValueError, RecursionError):
-        return _Message()
+        return _UNREADABLE
 
 
 def _name(exchange: Exchange, session: str, identifier: object) -> Name:

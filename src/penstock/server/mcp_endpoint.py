@@ -23,7 +23,7 @@ from penstock.server.asgi import Route, Routes
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Event, Exchange
 from penstock.server.guard import is_local_origin
-from penstock.server.mcp_calls import SESSION, Calls, new_session
+from penstock.server.mcp_calls import SESSION, Calls, kind_of, new_session
 from penstock.server.mcp_errors import MCP_ERRORS
 from penstock.server.siblings import Siblings
 
@@ -48,12 +48,13 @@ class MCPEndpoint:
 
     def routes(self) -> Routes:
         """It takes POST alone: there is nothing to listen to, and no session to end."""
-        return {("POST", PATH): Route(self, MCP_ERRORS)}
+        return {("POST", PATH): Route(self, MCP_ERRORS, counted=False)}
 
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
         """Hand the request to the SDK, for the caller that the key names."""
         _check_origin(engine, exchange)
         body = await exchange.body()
+        self._gate.count(exchange, kind_of(body))
         manager = await self._started()
         from penstock.mcp.serving.visits import visiting
         from penstock.server.mcp_visits import GatewayVisit

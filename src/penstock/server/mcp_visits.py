@@ -12,6 +12,7 @@ from penstock.budget.reports import NOTHING_USED
 from penstock.contract.errors import InvalidRequest, ModelNotFound, PenstockError, Problem, shown
 from penstock.contract.requests import Caller
 from penstock.gateway import Engine
+from penstock.mcp.tasks.owners import STRANGERS
 from penstock.server.access import EVERYBODY, Access
 from penstock.server.admin_local import target_list
 from penstock.server.admin_money import budget_info, declared_by_name
@@ -31,11 +32,12 @@ class GatewayVisit:
         caller: Caller | None = None,
         told: Told = lambda error: error,
         *,
-        place: str = "anyone",
+        place: str = STRANGERS,
     ) -> None:
         """`engine` gives the one that answers now; without `access` all is allowed.
 
-        `place` stands for all callers without a key.
+        `place` owns the tasks of all callers without a key. By default those are strangers to each
+        other: the id of a task is the only way to it, and `tasks/list` is refused.
         """
         self._engine = engine
         self._access = access or EVERYBODY

@@ -19,6 +19,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from penstock.mcp.tasks import SqliteTasks, Tasks
+from penstock.server.http_protocol import HttpProtocol
 from tests.mcp.conformance import plain, rounds
 
 HOST = "127.0.0.1"
@@ -74,6 +75,12 @@ def build(folder: Path) -> MCPServer[Any]:
         lifespan=lifespan,
         cache_hints={method: CacheHint(ttl_ms=0) for method in CACHEABLE},
     )
+    add_everything(server)
+    return server
+
+
+def add_everything(server: MCPServer[Any]) -> None:
+    """Add the tools, resources and prompts that the suite asks for by name."""
     for add in (
         plain.add_tools,
         plain.add_asking_tools,
@@ -91,12 +98,11 @@ def build(folder: Path) -> MCPServer[Any]:
     low.add_request_handler("resources/subscribe", types.SubscribeRequestParams, accept)
     low.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, accept)
     low.add_request_handler("logging/setLevel", types.SetLevelRequestParams, accept)
-    return server
 
 
 if __name__ == "__main__":
     app = build(Path(sys.argv[2])).streamable_http_app(
         event_store=Events(), retry_interval=RETRY_MS
     )
-    # httptools leaves blanks at the end of header values, which the suite tries.
-    uvicorn.run(app, host=HOST, port=int(sys.argv[1]), log_level="warning", http="h11")
+    # The HTTP protocol of the gateway; `gateway.py` has the rest of its stack too.
+    uvicorn.run(app, host=HOST, port=int(sys.argv[1]), log_level="warning", http=HttpProtocol)

@@ -77,7 +77,9 @@ def test_who_decides(general: ApprovalMode, own: ServerRule | None, expected: st
     assert for_all.mode("docs") == expected
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "requests_per_minute", "at_once", "timeout_s"])
+@pytest.mark.parametrize(
+    "name", ["max_tokens", "requests_per_minute", "at_once", "timeout_s", "queue_timeout_s"]
+)
 def test_a_limit_that_lets_nothing_through_is_refused(name: str) -> None:
     given: dict[str, Any] = {name: 0}
     with pytest.raises(ConfigurationError, match=f"{name}=0"):
@@ -115,6 +117,8 @@ def test_the_policy_of_a_configuration() -> None:
         ('[sampling.servers."a b"]\nmax_tokens = 9', "'a b' is no name for a server"),
         ('[sampling.servers."*"]\nbudget = { limit_usd = 1 }', "cannot have a budget"),
         ("[sampling.servers.docs]\nmax_tokens = 0", "max_tokens"),
+        ("[sampling.servers.docs]\nmax_queued = -1", "max_queued"),
+        ("[sampling.servers.docs]\nqueue_timeout_s = 0", "queue_timeout_s"),
         ("[sampling.servers.docs]\nmodel = 'x'", "model"),
     ],
 )
@@ -138,14 +142,30 @@ def test_a_minute_slides() -> None:
     assert minute.take(2)
 
 
-def test_requests_under_way_are_counted_however_they_end() -> None:
-    limits = ServerLimits("docs", ServerRule(at_once=1))
-    with contextlib.suppress(KeyError), limits.request():
-        assert limits.running == 1
-        raise KeyError
+async def test_requests_under_way_are_counted_however_they_end() -> None:
+    limits = ServerLimits("docs", ServerRule(at_once=1, max_queued=0))
+    with contextlib.suppress(KeyError):
+        async with limits.turn("a", 0, limits.count_request()):
+            assert limits.running == 1
+            raise KeyError
     assert limits.running == 0
-    with limits.request(), pytest.raises(RateLimited), limits.request():
-        pass
+    async with limits.turn("a", 0, limits.count_request()):
+        with pytest.raises(RateLimited, match="1 requests of this server are under way"):
+            async with limits.turn("b", 0, limits.count_request()):
+                pass
+    assert limits.running == 0
+
+
+async def test_a_request_that_gets_no_turn_does_not_count() -> None:
+    limits = ServerLimits("docs", ServerRule(at_once=1, max_queued=0, requests_per_minute=2))
+    async with limits.turn("a", 0, limits.count_request()):
+        for _ in range(5):
+            with pytest.raises(RateLimited, match="under way"):
+                async with limits.turn("a", 0, limits.count_request()):
+                    pass
+    limits.count_request()
+    with pytest.raises(RateLimited, match="2 times a minute"):
+        limits.count_request()
 
 
 def test_a_rule_never_widens_a_request() -> None:

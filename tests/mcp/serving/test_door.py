@@ -233,9 +233,10 @@ async def test_calls_at_once_are_each_their_own_keys(era: str) -> None:
 
 async def test_the_requests_of_a_key_are_limited() -> None:
     engine, texts = keyed_engine(ci={"requests_per_minute": 2})
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "usage"}}
     async with running_gateway(engine) as gateway:
         answers = [
-            await gateway.client.post("/mcp", json={}, headers=bearer(texts["ci"]))
+            await gateway.client.post("/mcp", json=call, headers=bearer(texts["ci"]))
             for _ in range(3)
         ]
     assert [each.status_code for each in answers][-1] == 429

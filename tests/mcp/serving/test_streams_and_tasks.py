@@ -80,6 +80,44 @@ async def test_a_client_that_knows_nothing_of_pieces_gets_the_whole(connect: Con
     assert result.structured_content["usage"]["output_tokens"] == 3
 
 
+async def test_a_progress_token_is_enough_to_get_the_pieces(connect: Connect) -> None:
+    received: list[tuple[float, str | None]] = []
+
+    async def receive(progress: float, total: float | None, message: str | None) -> None:
+        received.append((progress, message))
+
+    async with connect() as client:
+        result = await client.call_tool(
+            "generate", {"prompt": "one two three"}, progress_callback=receive
+        )
+        assert result.structured_content is not None
+        assert result.structured_content["text"] == "one two three"
+        assert "".join(message or "" for _, message in sorted(received)) == "one two three"
+        assert len(received) > 2
+        received.clear()
+        await client.call_tool("usage", progress_callback=receive)
+        await client.call_tool("generate", {"prompt": "one"})
+    assert received == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_declines_pieces_gets_none(era: str) -> None:
+    received: list[float] = []
+
+    async def receive(progress: float, total: float | None, message: str | None) -> None:
+        received.append(progress)
+
+    async with running_gateway(keyed_engine()[0]) as gateway, at_gateway(gateway, era) as client:
+        result = await client.call_tool(
+            "generate",
+            {"prompt": "one two"},
+            progress_callback=receive,
+            meta={"dev.penstock/stream": False},
+        )
+    assert not result.is_error
+    assert received == []
+
+
 async def test_an_answer_may_be_a_task(connect: Connect) -> None:
     async with connect(TaskClient()) as client:
         started = await start_task(client, "generate", {"prompt": "one two three"}, ttl=60)

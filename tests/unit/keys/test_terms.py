@@ -1,12 +1,17 @@
 """What a key allows, as the pipeline asks for it."""
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from penstock.contract.errors import ModelNotFound, RateLimited
 from penstock.contract.options import ModelPreferences
 from penstock.contract.requests import build_request
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
+from penstock.keys.shared_windows import SharedWindows
 from penstock.keys.terms import KeyTerms
+from penstock.keys.windows import WindowOf, window_of
 from penstock.testing import FakeProvider
 from tests.support.keyed import keyed_engine
 
@@ -63,3 +68,35 @@ async def test_a_stream_that_is_left_costs_what_was_said() -> None:
             async for _ in handle:
                 break
         assert 900 < terms.tokens.remaining < 1000
+
+
+def limited(requests: int | None, windows: WindowOf, before: KeyTerms | None = None) -> KeyTerms:
+    hashes = (KeyHash(hash_of(new_text())),)
+    key = Key(name="ci", hashes=hashes, requests_per_minute=requests)
+    return KeyTerms(key, MODELS, before, windows)
+
+
+def test_messages_are_limited_across_processes(tmp_path: Path) -> None:
+    file = tmp_path / "windows"
+    with closing(SharedWindows(file)) as one, closing(SharedWindows(file)) as other:
+        here, there = limited(30, one), limited(30, other)
+        windows = [terms.messages("messages") for terms in (here, there)]
+        assert windows[0] is not None
+        assert windows[1] is not None
+        assert windows[0].limit == windows[1].limit == 6_000
+        assert windows[0].take(6_000) is not None
+        assert windows[1].take(1) is None
+        cancels = there.messages("cancels")
+        assert cancels is not None
+        assert cancels.take(1) is not None
+
+
+def test_a_changed_key_keeps_the_count_of_its_messages() -> None:
+    before = limited(30, window_of)
+    window = before.messages("messages")
+    assert window is not None
+    window.take(5_000)
+    after = limited(1_000, window_of, before).messages("messages")
+    assert after is not None
+    assert (after.limit, after.remaining) == (20_000, 15_000)
+    assert limited(None, window_of, before).messages("messages") is None

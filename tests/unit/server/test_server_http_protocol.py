@@ -18,13 +18,33 @@ GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 
 
-@contextlib.asynccontextmanager
-async def serving(answer: Callable[[Send], Awaitable[None]]) -> AsyncGenerator[Ask, None]:
+def serving(
+    answer: Callable[[Send], Awaitable[None]],
+) -> contextlib.AbstractAsyncContextManager[Ask]:
     """A server whose application does this for every request."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await answer(send)
 
+    return serving_all(application)
+
+
+def serving_scopes(
+    answer: Callable[[Any, Send], Awaitable[None]],
+) -> contextlib.AbstractAsyncContextManager[Ask]:
+    """The same, for applications that look at the request."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await answer(scope, send)
+
+    return serving_all(application)
+
+
+@contextlib.asynccontextmanager
+async def serving_all(
+    application: Callable[[Any, Any, Any], Awaitable[None]],
+) -> AsyncGenerator[Ask, None]:
+    """A server with this application."""
     config = uvicorn.Config(
         application, http=HttpProtocol, lifespan="off", log_config=None, server_header=False
     )
@@ -67,6 +87,46 @@ async def streamed(send: Send) -> None:
     await send(body(b"", more=True))
     await send(body(b"y" * 100_000, more=True))
     await send(body(b"end"))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (b"key", b"key"),
+        (b"  key", b"key"),
+        (b"key ", b"key"),
+        (b" \t key \t \t", b"key"),
+        (b"two words  ", b"two words"),
+        (b" \t ", b""),
+        (b"", b""),
+        (b"k" * 4_000 + b" " * 4_000, b"k" * 4_000),
+        (b"key\xa0", b"key\xa0"),
+    ],
+)
+async def test_blanks_around_a_header_value_are_trimmed(written: bytes, read: bytes) -> None:
+    async def headers_of(scope: Any, send: Send) -> None:
+        found = [value for name, value in scope["headers"] if name in (b"x-key", b"x-api-key")]
+        await send(start())
+        await send(body(b"|".join(found)))
+
+    async with serving_scopes(headers_of) as ask:
+        lines = b"x-key:" + written + b"\r\nX-Api-Key:" + written + b"\r\n"
+        answer = await ask(LAST.replace(b"host: x\r\n", b"host: x\r\n" + lines))
+    value = read + b"|" + read
+    assert answer.endswith(b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(value), value))
+
+
+async def test_a_client_that_expects_100_with_a_blank_gets_it() -> None:
+    async def echo(scope: Any, receive: Any, send: Send) -> None:
+        message = await receive()
+        await send(start())
+        await send(body(message["body"]))
+
+    post = LAST.replace(b"GET", b"POST").replace(
+        b"host: x\r\n", b"host: x\r\nexpect: 100-continue \r\ncontent-length: 2\r\n"
+    )
+    async with serving_all(echo) as ask:
+        assert (await ask(post + b"ok")).startswith(b"HTTP/1.1 100 Continue\r\n")
 
 
 async def test_one_answer_follows_the_other_on_a_connection() -> None:

@@ -7,8 +7,10 @@ again, everything that was answered before is given to it from memory.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -28,6 +30,14 @@ class Suspended(BaseException):
     """Leaves the tool so that the client can be asked; no error, so nobody catches it as one."""
 
 
+@dataclass
+class _Making:
+    """A value that is being made, and how many calls wait for it."""
+
+    task: asyncio.Task[None]
+    waiters: int = 0
+
+
 class Call:
     """What `sample` and `once` know of the request that they are called in."""
 
@@ -45,6 +55,7 @@ class Call:
         self._came = came.keys()
         self._used: set[str] = set()
         self._times: Counter[str] = Counter()
+        self._making: dict[str, _Making] = {}
         self._reached = 0
 
     @property
@@ -57,11 +68,57 @@ class Call:
         return self._max_rounds - self._reached if self.modern else None
 
     async def remembered(self, name: str, make: Callable[[], Awaitable[Any]]) -> Any:
-        """The JSON value that `make` gives, or gave when this was done in an earlier round."""
-        key = self._key(name)
+        """The JSON value that `make` gives, or gave when this was done in an earlier round.
+
+        A second call with the same name is something else to do; see `once`.
+        """
+        return await self._made(self._key(name), make)
+
+    async def once(self, name: str, make: Callable[[], Awaitable[Any]], *, stops: bool) -> Any:
+        """The same, but a name stands for one value: `make` is not called again for it.
+
+        `stops`: cancelling `make` stops its effect, so that it may run again.
+        """
+        return await self._made(f"once:{name}", make, stops=stops)
+
+    async def _made(
+        self, key: str, make: Callable[[], Awaitable[Any]], *, stops: bool = True
+    ) -> Any:
         if key not in self.memory:
-            self.memory[key] = Entry(self._reached, await make())
+            making = self._making.get(key)
+            if making is None:
+                making = self._making[key] = _Making(asyncio.create_task(self._make(key, make)))
+            making.waiters += 1
+            try:
+                await asyncio.shield(making.task)
+            except asyncio.CancelledError:
+                # A pending question ends the round, and a task group then cancels its members. An
+                # effect that is under way finishes, because the next round would repeat it.
+                if stops and making.waiters == 1 and not self.pending:
+                    making.task.cancel()
+                    await asyncio.wait({making.task})
+                raise
+            finally:
+                making.waiters -= 1
         return self._take(key)
+
+    async def _make(self, key: str, make: Callable[[], Awaitable[Any]]) -> None:
+        reached = self._reached
+        try:
+            self.memory[key] = Entry(reached, await make())
+        finally:
+            del self._making[key]
+
+    async def finish(self, *, wait: bool) -> None:
+        """Wait for all values that are still being made, or cancel them."""
+        running = [each.task for each in self._making.values()]
+        try:
+            if wait and running:
+                await asyncio.wait(running)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     def answer(self, params: JSONObject) -> JSONObject:
         """What the client answers to this question; raises Suspended where it must be asked."""

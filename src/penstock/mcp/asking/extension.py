@@ -111,20 +111,11 @@ class Sampling(Extension):
             state or begin(caller, self._ttl), answers, modern=modern, max_rounds=self._max_rounds
         )
         note_call(ctx.session, call)
-        result: HandlerResult = None
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task is not None else 0
         try:
-            result = await call_next(ctx)
-        except Suspended:
-            pass
-        except BaseExceptionGroup as group:
-            # So do task groups say it, of which several members may have asked.
-            if group.split(Suspended)[1] is not None:
-                raise
-            while task is not None and task.cancelling() > cancelled:
-                # A task group of Python before 3.13 cancels whoever waits for it, and leaves it so.
-                task.uncancel()
+            result = await _until_suspended(ctx, call_next)
+            await call.finish(wait=bool(call.pending))
+        finally:
+            await call.finish(wait=False)
         if call.pending:
             # Also when the tool went on: `gather(return_exceptions=True)` takes everything.
             return self._input_required(call)
@@ -153,6 +144,26 @@ class Sampling(Extension):
                 "less, or set Sampling(max_state_bytes=)",
             )
         return mcp_types.InputRequiredResult(input_requests=asking(call), request_state=encoded)
+
+
+async def _until_suspended(
+    ctx: ServerRequestContext[Any, Any], call_next: CallNext
+) -> HandlerResult:
+    """What the tool returns; None where it left to ask the client."""
+    task = asyncio.current_task()
+    cancelled = task.cancelling() if task is not None else 0
+    try:
+        return await call_next(ctx)
+    except Suspended:
+        return None
+    except BaseExceptionGroup as group:
+        # A task group raises it so: several of its members may have asked.
+        if group.split(Suspended)[1] is not None:
+            raise
+        while task is not None and task.cancelling() > cancelled:
+            # A task group of Python before 3.13 leaves the task that waits for it cancelled.
+            task.uncancel()
+        return None
 
 
 _OURS = ("inputResponses", "requestState", "_meta")

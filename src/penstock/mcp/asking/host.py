@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any, Protocol, cast
 
 import mcp_types
 import msgspec
@@ -12,13 +12,16 @@ from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 
+from penstock.contract.bounds import cut
 from penstock.contract.errors import (
     InvalidRequest,
     MalformedResponse,
     PenstockError,
+    Problem,
     ProviderTimeout,
     ProviderUnavailable,
     SamplingRejected,
+    first_problems,
 )
 from penstock.contract.events import Complete, StreamEvent
 from penstock.contract.exchange import Result, SamplingRequest
@@ -29,9 +32,12 @@ from penstock.generators.tool_loop import Ask
 from penstock.mcp.asking.calls import Call
 from penstock.mcp.asking.params import HOST, params_of, result_of
 from penstock.mcp.asking.state import digest
+from penstock.mcp.host.answers import KINDS
 
 USER_REJECTED = -1
 """The code of the standard for a user who said no."""
+_LONGEST_PAUSE_S = 31 * 86_400.0
+"""A longer `retryAfter` is left out, as is one that is no number."""
 
 
 class Answering(Protocol):
@@ -121,11 +127,45 @@ async def _request(ctx: Context[Any, Any], params: JSONObject, timeout: float | 
 
 
 def _refused(error: MCPError) -> PenstockError:
+    """The host's error as one of ours, with its reason and the pause that it asks for."""
+    given: object = error.data
+    data: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, dict) else {}
+    reason = data.get("reason")
+    refused = _refusal(error, data, reason if isinstance(reason, str) else None)
+    refused.located(provider=HOST)
+    refused.reason = cut(reason) if isinstance(reason, str) else None
+    pause, retryable = data.get("retryAfter"), data.get("retryable")
+    if (
+        not isinstance(pause, bool)
+        and isinstance(pause, int | float)
+        and 0 <= pause <= _LONGEST_PAUSE_S
+    ):
+        refused.retry_after = float(pause)
+    if isinstance(retryable, bool):
+        refused.retryable = retryable
+    return refused
+
+
+def _refusal(error: MCPError, data: Mapping[str, Any], reason: str | None) -> PenstockError:
     said = f"{error.message} ({error.code})"
+    kind = KINDS.get(reason or "")
     if error.code == USER_REJECTED:
-        return SamplingRejected(f"the user of the host refused: {said}", provider=HOST)
+        return SamplingRejected(f"the user of the host refused: {said}")
     if error.code == mcp_types.INVALID_PARAMS:
-        return InvalidRequest(f"the host does not take the request: {said}", provider=HOST)
+        kind = kind if kind is not None and issubclass(kind, InvalidRequest) else InvalidRequest
+        problems = first_problems(_problems(data.get("problems")))
+        return kind(f"the host does not take the request: {said}", problems=problems)
     if error.code == mcp_types.REQUEST_TIMEOUT:
-        return ProviderTimeout(f"the host did not answer in time: {said}", provider=HOST)
-    return ProviderUnavailable(f"the host cannot answer: {said}", provider=HOST, retryable=False)
+        return ProviderTimeout(f"the host did not answer in time: {said}")
+    if kind is not None:
+        return kind(f"the host refused: {said}")
+    return ProviderUnavailable(f"the host cannot answer: {said}", retryable=False)
+
+
+def _problems(given: object) -> Iterator[Problem]:
+    for each in cast("list[Any]", given) if isinstance(given, list) else ():
+        match each:
+            case {"path": str(path), "message": str(message)}:
+                yield Problem(path, message)
+            case _:
+                pass

@@ -11,8 +11,9 @@ async def summarise(text: str, ctx: Context) -> str:
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, cast, overload
 
 import mcp_types
 import msgspec
@@ -34,6 +35,7 @@ from penstock.contract.requests import Messages, RequestOptions, build_request
 from penstock.contract.tools import Report, RunnableTool
 from penstock.generators.answer_type import AnswerMismatch
 from penstock.generators.functions import tool
+from penstock.generators.threads import in_own_thread
 from penstock.generators.tool_loop import LoopLimits, ToolLoop
 from penstock.generators.tool_results import UnusableResult, failure_of
 from penstock.generators.tool_results import result_of as told
@@ -120,18 +122,41 @@ async def sample(
     return tool_loop.result
 
 
-async def once(ctx: Context[Any, Any], name: str, make: Callable[[], Awaitable[T]]) -> T:
-    """What `make` gives, which is called once in a call of the tool however often that runs.
+@overload
+async def once(ctx: Context[Any, Any], name: str, make: Callable[[], Awaitable[T]]) -> T: ...
+@overload
+async def once(ctx: Context[Any, Any], name: str, make: Callable[[], T]) -> T: ...
+async def once(ctx: Context[Any, Any], name: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` gives; it runs once in a call of the tool, however often the tool runs.
 
-    For what must not be repeated, and what would not be the same again: a payment, the time, a
-    random number. The value must have a JSON form, and in the modern era travels through the
-    client, which cannot read it.
+    For effects that must not be repeated and values that change: a payment, the time, a random
+    number. `make` is async or a plain function, which runs in a thread. A name stands for one
+    value: the same name again, also from a retry loop in the tool, gives that value. A `make` that
+    raises gives no value and runs again the next time.
+
+    The value must have a JSON form. In the modern era it travels encrypted through the client.
+
+    Raises TypeError when the value has no JSON form.
     """
+    is_async = inspect.iscoroutinefunction(make)
 
     async def made() -> Any:
-        return pydantic.TypeAdapter(Any).dump_python(await make(), mode="json")
+        value = make() if is_async else await in_own_thread(make)
+        # A lambda may return the coroutine of an async function.
+        return _json_of(name, await value if inspect.isawaitable(value) else value)
 
-    return cast(T, await call_of(ctx).remembered(f"once:{name}", made))
+    # A thread cannot be stopped: a later call with the name waits for it.
+    return await call_of(ctx).once(name, made, stops=is_async)
+
+
+def _json_of(name: str, value: object) -> Any:
+    try:
+        return pydantic.TypeAdapter(Any).dump_python(value, mode="json")
+    except (pydantic.PydanticUserError, ValueError, TypeError) as error:
+        raise TypeError(
+            f"once({name!r}) gave a {type(value).__name__} without a JSON form: return text, "
+            "numbers, lists, dicts, dataclasses or models of them"
+        ) from error
 
 
 class _Remembering:

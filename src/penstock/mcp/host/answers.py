@@ -58,6 +58,10 @@ _SAID: Mapping[type[PenstockError], tuple[int, str, str | None]] = {
     PenstockError: (FAILED, "upstream_unavailable", "the host's model could not answer"),
 }
 """The code, the reason and the words; None: the error's own, which are ours or the reviewer's."""
+KINDS: Mapping[str, type[PenstockError]] = {
+    reason: kind for kind, (_, reason, _) in _SAID.items() if kind is not PenstockError
+}
+"""What each reason stands for, for servers that get such an error."""
 
 
 def error_of(error: PenstockError) -> ErrorData:

@@ -181,12 +181,14 @@ class SamplingCallback:
     async def _answer(self, session: ClientSession, params: CreateMessageRequestParams) -> Answer:
         host = self._host
         limits = host.limits(self._server)
-        with limits.request():
-            rule = host.policy.rule(self._server)
-            mode = host.policy.mode(self._server)
-            if mode == "never":
-                raise SamplingRejected(_not_allowed(self._server))
-            request = self._read(session, params, rule)
+        rule = host.policy.rule(self._server)
+        mode = host.policy.mode(self._server)
+        taken = limits.count_request()
+        if mode == "never":
+            raise SamplingRejected(_not_allowed(self._server))
+        size = _size(params, rule)
+        async with limits.turn(session, size, taken):
+            request = self._read(session, params)
             step = _Reviewed(self, session, asks=mode == "ask")
             caller = Caller(
                 tags={**rule.tags, SERVER_TAG: self._server},
@@ -209,20 +211,7 @@ class SamplingCallback:
                 )
         return result_of(result, several=bool(request.tools or request.tool_choice))
 
-    def _read(
-        self, session: ClientSession, params: CreateMessageRequestParams, rule: ServerRule
-    ) -> SamplingRequest:
-        size = bytes_of(params, rule.max_prompt_bytes)
-        if size > rule.max_prompt_bytes:
-            raise InvalidRequest.of(
-                [
-                    Problem(
-                        "messages",
-                        f"the request has more than {rule.max_prompt_bytes:,} bytes, which is the "
-                        "most that this host reads: send less",
-                    )
-                ]
-            )
+    def _read(self, session: ClientSession, params: CreateMessageRequestParams) -> SamplingRequest:
         lists = takes_lists(session.protocol_version)
         problems = [
             Problem(name, "this host has not declared sampling.tools: leave it out")
@@ -307,6 +296,22 @@ def sampling_callback(
     tools are refused. To answer them, ask for it here and give the client `**callback.options`.
     """
     return SamplingHost(engine, **options).callback(server, tools=tools, context=context)
+
+
+def _size(params: CreateMessageRequestParams, rule: ServerRule) -> int:
+    """The bytes of the request; raises InvalidRequest for more than this host reads."""
+    size = bytes_of(params, rule.max_prompt_bytes)
+    if size > rule.max_prompt_bytes:
+        raise InvalidRequest.of(
+            [
+                Problem(
+                    "messages",
+                    f"the request has more than {rule.max_prompt_bytes:,} bytes, which is the "
+                    "most that this host reads: send less",
+                )
+            ]
+        )
+    return size
 
 
 def _not_allowed(server: str) -> str:

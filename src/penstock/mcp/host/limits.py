@@ -1,16 +1,17 @@
-"""How much one server has asked for of late; nobody's loop empties an account."""
+"""The limits of one server's requests: a minute, at once, and of tokens."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 
 from penstock.contract.errors import RateLimited
 from penstock.contract.exchange import AnyRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
+from penstock.mcp.host.fair_queue import FairQueue
 from penstock.mcp.host.policy import ServerRule
 from penstock.tokens import thinking_apart, upper_tokens
 
@@ -90,28 +91,51 @@ class ServerLimits:
         self._requests = Minute(rule.requests_per_minute, clock)
         tokens = rule.tokens_per_minute
         self._tokens = None if tokens is None else Minute(tokens, clock)
-        self.running = 0
+        self._queue = FairQueue(
+            rule.at_once,
+            most=rule.max_queued,
+            most_bytes=rule.max_prompt_bytes,
+            timeout_s=rule.queue_timeout_s,
+        )
 
-    @contextlib.contextmanager
-    def request(self) -> Generator[None, None, None]:
-        """The block in which one request is under way; raises RateLimited."""
-        if self.running >= self._rule.at_once:
-            raise RateLimited(
-                f"{self.running} requests of this server are under way, and more are not taken: "
-                "wait for one to end"
-            )
-        if self._requests.take(1) is None:
+    @property
+    def running(self) -> int:
+        """How many requests are under way."""
+        return self._queue.running
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for one of those to end."""
+        return self._queue.waiting
+
+    def count_request(self) -> Taken:
+        """Count a request of this minute; raises RateLimited."""
+        taken = self._requests.take(1)
+        if taken is None:
             wait = self._requests.wait_s(1)
             raise RateLimited(
                 f"this server may ask {self._requests.limit} times a minute: try again in "
                 f"{wait:.0f} s",
                 retry_after=wait,
             )
-        self.running += 1
+        return taken
+
+    @contextlib.asynccontextmanager
+    async def turn(self, session: Hashable, size: int, taken: Taken) -> AsyncGenerator[None]:
+        """The block in which a counted request is under way; raises RateLimited.
+
+        A request above `at_once` waits for its turn and keeps `size` bytes meanwhile. One that gets
+        no turn does not count.
+        """
+        try:
+            await self._queue.enter(session, size)
+        except RateLimited:
+            taken.amount = 0
+            raise
         try:
             yield
         finally:
-            self.running -= 1
+            self._queue.leave()
 
     def allowed(self, request: AnyRequest, ranked: Sequence[Target]) -> Sequence[Target]:
         """Return all targets: the rule has chosen the model of the request already."""

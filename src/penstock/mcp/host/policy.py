@@ -26,6 +26,7 @@ _POSITIVE = (
     "requests_per_minute",
     "tokens_per_minute",
     "at_once",
+    "queue_timeout_s",
     "max_prompt_bytes",
     "max_tool_rounds",
     "timeout_s",
@@ -45,7 +46,11 @@ class ServerRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_per_minute: int | None = None
     """Read and written together."""
     at_once: int = 8
-    """Requests under way, those that wait for approval included."""
+    """Requests under way, those that wait for approval included; further ones are queued."""
+    max_queued: int = 100
+    """Requests that wait for one of those to end, with `max_prompt_bytes` together; 0: none."""
+    queue_timeout_s: float = 60.0
+    """How long a request waits for its turn before it is refused."""
     max_prompt_bytes: int = 20_000_000
     max_tool_rounds: int = 25
     """After so many rounds of tool calls in a history, the model has to answer without tools."""
@@ -68,6 +73,10 @@ class ServerRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             value: float | None = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigurationError(f"{name}={value!r}: give a positive number")
+        if self.max_queued < 0:
+            raise ConfigurationError(
+                f"max_queued={self.max_queued!r}: give 0, to queue no requests, or more"
+            )
 
 
 NO_RULE = ServerRule()

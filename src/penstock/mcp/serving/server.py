@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolRequestParams
 
 from penstock._version import __version__
 from penstock.mcp.serving.resources import add_resources
-from penstock.mcp.serving.tools import add_tools
+from penstock.mcp.serving.tools import make_tools
 from penstock.mcp.serving.visits import present
 from penstock.mcp.streaming.extension import StreamingTools
+from penstock.mcp.streaming.wire import STREAM_KEY, AnyRequest, token_of
 from penstock.mcp.tasks.extension import Tasks
 from penstock.mcp.tasks.sqlite import SqliteTasks
 
@@ -33,21 +37,35 @@ def tasks_of(file: Path) -> Tasks:
 
 def build_server(tasks: Tasks) -> MCPServer[Any]:
     """The server; it serves whoever `visiting` names. The tasks are closed by whoever made them."""
-    streaming = StreamingTools()
+    streaming = _StreamingTools()
     with _logging_as_it_is():
         server: MCPServer[Any] = MCPServer(
             NAME,
             title="Penstock",
             version=__version__,
             instructions=_INSTRUCTIONS,
+            tools=make_tools(),
             extensions=[streaming, tasks],
             middleware=[streaming.announce, tasks],
             # Its lists change only when it is started anew, so there is nothing to listen to.
             subscriptions=False,
         )
-    add_tools(server)
     add_resources(server)
     return server
+
+
+class _StreamingTools(StreamingTools):
+    """A progress token is enough to get the pieces of `generate`, whatever the client declares."""
+
+    async def intercept_tool_call(
+        self, params: CallToolRequestParams, ctx: AnyRequest, call_next: CallNext
+    ) -> HandlerResult:
+        """Ask for chunks on behalf of a client that listens and does not say how."""
+        meta = ctx.meta or {}
+        silent = (ctx.params or {}).get("stream") is None and meta.get(STREAM_KEY) is None
+        if params.name == "generate" and silent and token_of(ctx) is not None:
+            ctx = dataclasses.replace(ctx, meta=cast(Any, {**meta, STREAM_KEY: True}))
+        return await super().intercept_tool_call(params, ctx, call_next)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any, cast
 
 import mcp_types
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
 from penstock.contract.errors import RequestCancelled
@@ -25,6 +25,7 @@ from penstock.mcp.serving.answers import (
     Usage,
     Vectors,
 )
+from penstock.mcp.serving.arguments import CheckedTool, check_schema
 from penstock.mcp.serving.visits import Visit, at_a_tool
 from penstock.mcp.streaming.tools import streamed
 
@@ -78,6 +79,7 @@ async def generate(
 ) -> AsyncGenerator[str, None]:
     """Have a language model answer a prompt; the gateway chooses who, and fails over."""
     with at_a_tool() as visit:
+        await check_schema("output_schema", output_schema)
         request = _request(
             visit,
             prompt,
@@ -169,10 +171,12 @@ def _request(
     return build_request([*turns, {"role": "user", "content": prompt}], cast(RequestOptions, known))
 
 
-def add_tools(server: MCPServer[Any]) -> None:
-    """Let the server have them all."""
-    server.add_tool(streamed(collect=whole)(generate), annotations=ASKS)
-    server.add_tool(embed, annotations=ASKS)
-    server.add_tool(count_tokens, annotations=ASKS)
-    server.add_tool(route, annotations=READS)
-    server.add_tool(usage, annotations=READS)
+def make_tools() -> list[Tool]:
+    """All tools of the server."""
+    return [
+        CheckedTool.of(streamed(collect=whole)(generate), ASKS),
+        CheckedTool.of(embed, ASKS),
+        CheckedTool.of(count_tokens, ASKS),
+        CheckedTool.of(route, READS),
+        CheckedTool.of(usage, READS),
+    ]

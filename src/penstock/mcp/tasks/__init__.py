@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.mcp.tasks.client import (
     TaskClient,
+    TaskError,
     TaskHandle,
     TaskState,
     resume_task,
@@ -18,6 +19,7 @@ from penstock.mcp.tasks.sqlite import SqliteTasks
 __all__ = [
     "SqliteTasks",
     "TaskClient",
+    "TaskError",
     "TaskHandle",
     "TaskLimits",
     "TaskRecord",

@@ -22,6 +22,7 @@ from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     REQUEST_TIMEOUT,
     CallToolRequest,
     CallToolRequestParams,
@@ -45,6 +46,8 @@ from penstock.mcp.tools import MOST_PAGES
 LEAVE_S = 5.0
 """How long a server has to hear that a task is cancelled."""
 _SHORTEST_PAUSE_S, _PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5, 30.0
+_MOST_REFUSALS, _LONGEST_REFUSAL_S = 10, 600.0
+"""How often in a row a server may ask for a pause, and for how long."""
 _QUESTION: TypeAdapter[InputRequest] = TypeAdapter(InputRequest)
 _OPEN = ("working", "input_required")
 
@@ -118,9 +121,27 @@ class TaskClient(ClientExtension):
         return await TaskHandle(ctx.session, task.task_id, modern=True).result()
 
 
+class TaskError(MCPError):
+    """A request about a task failed; `task_id` is all that `resume_task` needs to go on."""
+
+    def __init__(self, task_id: str, code: int, message: str, data: Any = None) -> None:
+        """Keep the error of the server next to the task that it is about."""
+        super().__init__(code, message, data)
+        self.task_id = task_id
+        self.add_note(f"the id of the task is {task_id!r}; resume_task takes it up again")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its own arguments are not those of its parent."""
+        return TaskError, (self.task_id, self.code, self.message, self.data)
+
+
 @dataclass(frozen=True)
 class TaskHandle:
-    """A task on a server."""
+    """A task on a server.
+
+    A server that refuses a request for now and names a pause (`retryAfter`) is asked again after
+    it. Every other refusal, and one that is repeated ten times, raises TaskError.
+    """
 
     session: ClientSession
     id: str
@@ -132,7 +153,10 @@ class TaskHandle:
         raw = await self._send("tasks/get")
         if not self.modern:
             raw = _from_legacy(raw)
-        return TaskState.model_validate(raw)
+        try:
+            return TaskState.model_validate(raw)
+        except ValidationError as error:
+            raise self._malformed("tasks/get", error) from error
 
     async def cancel(self) -> None:
         """Ask for its end; raises -32602 when it has ended and the server is of the legacy era."""
@@ -143,8 +167,8 @@ class TaskHandle:
     ) -> CallToolResult:
         """Wait for the end, and answer what the task asks by the callbacks of the client.
 
-        Raises the MCPError that the call has ended with. Whoever stops waiting cancels the task; to
-        leave it running, wait for nothing and keep the id. Of progress a legacy server tells by
+        Raises TaskError with what the call ended with. Cancelling this cancels the task; to leave
+        the task running, keep its id instead. Of progress a legacy server tells by
         notifications; a modern one tells by the message of the status.
         """
         try:
@@ -164,7 +188,7 @@ class TaskHandle:
                 said = (state.status, state.status_message)
                 await on_status(state)
             if not state.is_open:
-                return _ended(state)
+                return self._ended(state)
             await self._answer((state.model_extra or {}).get("inputRequests") or {})
             await asyncio.sleep(_pause(state))
 
@@ -181,7 +205,7 @@ class TaskHandle:
             if isinstance(answer, ErrorData):
                 # The standard has no way to say no to a task but to end it.
                 await self.cancel()
-                raise MCPError.from_error_data(answer)
+                raise TaskError(self.id, answer.code, answer.message, answer.data)
             answers[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         await self._send("tasks/update", {"inputResponses": answers})
         self._answered.update(answers)
@@ -207,23 +231,68 @@ class TaskHandle:
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-        return CallToolResult.model_validate(raw)
+        return self._result(raw, "tasks/result")
 
     async def _waited(self, on_progress: ProgressFnT | None) -> JSON:
+        ended = False
         while True:
             try:
                 # While it waits, the server asks on its stream what the task wants to know.
-                return await self._send("tasks/result", progress=on_progress)
-            except MCPError as error:
-                if error.code != REQUEST_TIMEOUT:
+                return await self._send("tasks/result", progress=on_progress, most_refusals=0)
+            except TaskError as error:
+                if error.code == REQUEST_TIMEOUT:
+                    continue
+                pause = _asked_pause(error.data)
+                if pause is None or ended:
                     raise
+                await asyncio.sleep(max(pause, _PAUSE_S))
+                # The error of a task that has ended may name a pause too, and stays the same.
+                ended = not (await self.state()).is_open
 
     async def _send(
-        self, method: str, more: JSON | None = None, *, progress: ProgressFnT | None = None
+        self,
+        method: str,
+        more: JSON | None = None,
+        *,
+        progress: ProgressFnT | None = None,
+        most_refusals: int = _MOST_REFUSALS,
     ) -> JSON:
         request = _Request(method=method, params={"taskId": self.id, **(more or {})})
-        raw = await self.session.send_request(request, _Raw, progress_callback=progress)
-        return raw.model_dump(mode="json", by_alias=True)
+        for refusals in range(most_refusals + 1):
+            try:
+                raw = await self.session.send_request(request, _Raw, progress_callback=progress)
+            except MCPError as error:
+                pause = _asked_pause(error.data)
+                if pause is None or refusals == most_refusals:
+                    raise TaskError(self.id, error.code, error.message, error.data) from error
+                await asyncio.sleep(max(pause, _SHORTEST_PAUSE_S * 2**refusals))
+            else:
+                return raw.model_dump(mode="json", by_alias=True)
+        raise AssertionError
+
+    def _ended(self, state: TaskState) -> CallToolResult:
+        if state.status == "completed":
+            return self._result(state.result, "tasks/get")
+        error = state.error or {}
+        code, message = error.get("code"), error.get("message")
+        raise TaskError(
+            self.id,
+            code if isinstance(code, int) else -32000,
+            str(message or state.status_message or f"the task was {state.status}"),
+            error.get("data"),
+        )
+
+    def _result(self, raw: JSON | None, method: str) -> CallToolResult:
+        try:
+            return CallToolResult.model_validate(raw)
+        except ValidationError as error:
+            raise self._malformed(method, error) from error
+
+    def _malformed(self, method: str, error: ValidationError) -> TaskError:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"])) or "its top level"
+        words = f"the server's answer to {method} breaks the protocol in {place}: {first['msg']}"
+        return TaskError(self.id, INTERNAL_ERROR, words)
 
 
 async def start_task(
@@ -271,7 +340,10 @@ async def run_task(
     on_status: OnStatus | None = None,
     on_progress: ProgressFnT | None = None,
 ) -> CallToolResult:
-    """Call a tool as a task and wait for its result; see `start_task` and `TaskHandle.result`."""
+    """Call a tool as a task and wait for its result; see `start_task` and `TaskHandle.result`.
+
+    Once there is a task, every error of the server is a TaskError with its id.
+    """
     started = await start_task(client, name, arguments, ttl=ttl)
     if isinstance(started, CallToolResult):
         return started
@@ -311,15 +383,15 @@ def _pause(state: TaskState) -> float:
     return min(max(asked, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
 
 
-def _ended(state: TaskState) -> CallToolResult:
-    if state.status == "completed":
-        return CallToolResult.model_validate(state.result)
-    error = state.error or {}
-    raise MCPError(
-        error.get("code", -32000),
-        error.get("message") or state.status_message or f"the task was {state.status}",
-        error.get("data"),
-    )
+def _asked_pause(data: object) -> float | None:
+    """The seconds to wait that an error asks for; None where it asks for none, or for too many."""
+    match data:
+        case {"retryAfter": bool()}:
+            return None
+        case {"retryAfter": int() | float() as pause} if 0 <= pause <= _LONGEST_REFUSAL_S:
+            return float(pause)
+        case _:
+            return None
 
 
 def _created(error: ValidationError) -> CreateTaskResult | None:

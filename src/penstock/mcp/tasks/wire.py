@@ -18,6 +18,7 @@ from mcp_types import (
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
+from penstock.contract.errors import shown
 from penstock.mcp.tasks.ports import Position
 from penstock.mcp.tasks.records import JSON, TaskLimits, TaskRecord, TooManyTasks
 
@@ -104,14 +105,14 @@ def detailed_task(task: TaskRecord) -> JSON:
 def read_ttl(task: Any, limits: TaskLimits) -> int:
     """The time that a client asks for in `task.ttl`, or gets without asking, in milliseconds."""
     if not isinstance(task, dict):
-        raise MCPError(INVALID_PARAMS, f"task is {task!r}: give an object, as in {{}}")
+        raise MCPError(INVALID_PARAMS, f"task is {shown(task)}: give an object, as in {{}}")
     asked: Any = cast(JSON, task).get("ttl")
     if asked is None:
         return limits.ttl_ms
     if isinstance(asked, bool) or not isinstance(asked, int | float) or not asked >= 1:
         raise MCPError(
             INVALID_PARAMS,
-            f"task.ttl is {asked!r}: give a number of milliseconds from 1 up, or leave it out",
+            f"task.ttl is {shown(asked)}: give a number of milliseconds from 1 up, or leave it out",
         )
     return int(min(asked, limits.most_ttl_ms))
 

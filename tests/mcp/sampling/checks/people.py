@@ -104,9 +104,11 @@ async def rate_limit(way: Way) -> None:
 
 async def at_once(way: Way) -> None:
     queue = ApprovalQueue()
-    full, waiting = asyncio.Event(), SamplingPolicy(servers={"asking": ServerRule(at_once=2)})
+    full = asyncio.Event()
+    rule = ServerRule(at_once=2, max_queued=0)
     queue.on_asked = lambda _waiting: full.set() if len(queue.waiting()) == 2 else None
-    async with scene(way, policy=waiting, approval=queue) as there:
+    policy = SamplingPolicy(servers={"asking": rule})
+    async with scene(way, policy=policy, approval=queue) as there:
         first = [asyncio.create_task(there.server.ask()) for _ in range(2)]
         await full.wait()
         with pytest.raises(RefusedError, match="under way") as caught:

@@ -247,3 +247,14 @@ async def test_a_proxy_may_be_spoken_to_in_secret_too(
             for _ in range(2):
                 assert (await transport.request(server.url, CALL, {})).body == b"hello"
     assert [one.line for one in proxy.requests] == [f"CONNECT {HOST}:{server.port} HTTP/1.1"]
+
+
+async def test_blanks_around_a_header_value_are_trimmed() -> None:
+    headers = "Content-Type:  text/event-stream \t\r\nretry-after: 5 \r\nx-empty: \t \r\n"
+    async with (
+        RawServer(answering(whole(b"[1]", headers=headers))) as server,
+        HttpTransport() as transport,
+    ):
+        response = await transport.request(server.url, CALL, {})
+    read = [response.headers[name] for name in ("content-type", "retry-after", "x-empty")]
+    assert read == ["text/event-stream", "5", ""]
