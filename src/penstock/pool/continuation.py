@@ -68,6 +68,8 @@ class Continuation:
         self._thought = False
         self._opened: OpenStream | None = None
         self._attempt: Attempt | None = None
+        self._empty: tuple[Attempt, Sequence[ProviderEvent]] | None = None
+        """The end of an empty answer in whose place another target is asked."""
 
     async def opened(self, batches: ProviderStream) -> OpenStream:
         """The stream once its first event is there; raises when there will be none."""
@@ -91,14 +93,18 @@ class Continuation:
                 asked, stream = await self._fastest(ticket, follow)
                 async with contextlib.aclosing(stream) as batches:
                     async for batch in batches:
+                        if self._is_replaced(batch, asked):
+                            break
                         told = self._told(batch, follow, asked)
-                        self._attempt = follow.attempt_of(asked)
-                        if self._opened is not None:
-                            self._opened.attempt = self._attempt
+                        self._answered_by(follow.attempt_of(asked))
                         if told:
                             yield told
-                return
+                    else:
+                        return
             except PenstockError as error:
+                if self._empty is not None and not self._delivered:
+                    self._run.noted(asked, error)
+                    break
                 if follow.has_another_way and isinstance(error, InvalidRequest):
                     # The model does not accept the conversation in this form.
                     asked.permit.ignore()
@@ -107,7 +113,33 @@ class Continuation:
                     continue
                 refused = 0
                 self._broken(asked, error, follow)
-        raise self._end()
+        if self._empty is None or self._delivered:
+            raise self._end()
+        attempt, end = self._empty
+        self._answered_by(attempt)
+        yield end
+
+    def _is_replaced(self, batch: Sequence[ProviderEvent], ticket: Ticket[SamplingRequest]) -> bool:
+        """Whether this is the end of an empty answer, and another target is asked once instead."""
+        last = batch[-1]
+        if not isinstance(last, Finished) or self._empty is not None or self._delivered:
+            return False
+        if not all(isinstance(event, ReasoningDelta) for event in batch[:-1]):
+            return False
+        if not self._run.may_replace(last.reply):
+            return False
+        self._empty = ticket.attempt, batch
+        return True
+
+    @property
+    def _delivered(self) -> bool:
+        """Whether the caller has a part of the answer."""
+        return self._torn or bool(self._text())
+
+    def _answered_by(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        if self._opened is not None:
+            self._opened.attempt = attempt
 
     async def _fastest(
         self, ticket: Ticket[SamplingRequest], follow: _Follow
@@ -265,7 +297,7 @@ class Continuation:
     ) -> None:
         """Take note, and raise the error unless somebody else may go on."""
         said = self._text()
-        if not (said or self._torn):
+        if not self._delivered:
             self._run.failed(ticket, error)
             return
         if isinstance(error, StreamInterrupted):
