@@ -31,7 +31,7 @@ from penstock.contract.events import (
     ToolUseDelta,
 )
 from penstock.contract.exchange import Reply, SamplingRequest
-from penstock.contract.messages import Content, Message, Text, assistant, user
+from penstock.contract.messages import Message, assistant, user
 from penstock.contract.ports import Attempt, OpenStream, ProviderStream, Trail
 from penstock.pool.asking import Asking
 from penstock.pool.hedging import race
@@ -40,6 +40,8 @@ from penstock.pool.join import (
     TextJoin,
     continue_instruction,
     last_words,
+    only_texts,
+    with_text,
     without_common_start,
 )
 from penstock.pool.judge import may_continue
@@ -217,7 +219,7 @@ class Continuation:
     ) -> Sequence[ProviderEvent]:
         if ticket is not self._ticket:
             self._attend(ticket, follow)
-        if follow.plain and (texts := _only_texts(batch)):
+        if follow.plain and (texts := only_texts(batch)):
             # Most batches of most streams.
             ticket.characters += sum(map(len, texts))
             ticket.text += texts
@@ -279,7 +281,7 @@ class Continuation:
             raise follow.differs()
         if follow.restarted:
             return reply
-        content = _with_text(self._text(), reply.content)
+        content = with_text(self._text(), reply.content)
         return msgspec.structs.replace(reply, content=content)
 
     def _fits_its_schema(self, reply: Reply, request: SamplingRequest) -> bool:
@@ -459,28 +461,6 @@ def _too_long(ticket: Ticket[SamplingRequest], most: int) -> MalformedResponse:
         f"{ticket.request.max_tokens} tokens: the stream was cut",
         retryable=False,
     )
-
-
-def _only_texts(batch: Sequence[ProviderEvent]) -> list[str]:
-    """The texts of a batch that is nothing else but the end; none when one of them is empty."""
-    texts = [event.text for event in batch if type(event) is Chunk]
-    others = len(batch) - len(texts)
-    if others and not (others == 1 and isinstance(batch[-1], Finished)):
-        return []
-    return texts if all(texts) else []
-
-
-def _with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """The content with all its text as one part, where the first stood."""
-    parts: list[Content] = []
-    placed = False
-    for part in content:
-        if not isinstance(part, Text):
-            parts.append(part)
-        elif not placed:
-            parts.append(Text(text))
-            placed = True
-    return tuple(parts if placed else [Text(text), *parts])
 
 
 async def _first_of(
