@@ -42,6 +42,7 @@ def soak_engine(url: str, ledger: Path) -> Engine:
         "body_timeout_s",
         "first_token_timeout_s",
         "stream_idle_timeout_s",
+        "keep_alive_timeout_s",
     )
     return penstock.open(
         Config.model_validate(

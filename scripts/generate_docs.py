@@ -42,6 +42,7 @@ from penstock.config.template import template  # noqa: E402
 from penstock.config.untrusted import RULES  # noqa: E402
 from penstock.contract import errors  # noqa: E402
 from penstock.providers.registry import KINDS  # noqa: E402
+from penstock.providers.stop_reasons import STOP_REASONS  # noqa: E402
 from penstock.server.admin_api import admin_document  # noqa: E402
 from penstock.server.admin_events import DATA  # noqa: E402
 from penstock.server.openapi_doors import doors_document  # noqa: E402
@@ -625,6 +626,12 @@ def kinds() -> str:
     return _table(("kind", "what it is", "address", "key"), rows)
 
 
+def stop_reasons() -> str:
+    """A row for each documented reason why an answer ends."""
+    rows = ([f"`{row.reason}`", f"`{row.meaning}`", row.used_by] for row in STOP_REASONS)
+    return _table(("reason", "meaning", "used by"), rows)
+
+
 def default_models() -> str:
     """What a generator uses that names a provider and no model."""
 
@@ -704,6 +711,7 @@ FILES: Mapping[str, Callable[[], dict[str, Any]]] = {
 }
 TABLES: Mapping[str, Callable[[], str]] = {
     "kinds": kinds,
+    "stop-reasons": stop_reasons,
     "default-models": default_models,
     "price-sources": price_sources,
     "admin-endpoints": admin_endpoints,

@@ -285,7 +285,12 @@ def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool
     return FailoverPool(
         provider,
         states=TargetStates(breaker, places),
-        settings=RetrySettings(pool.retries, pool.longest_retry_wait_s, pool.hedge_quantile),
+        settings=RetrySettings(
+            pool.retries,
+            pool.longest_retry_wait_s,
+            pool.hedge_quantile,
+            pool.retry_empty_answers,
+        ),
         mid_stream=pool.mid_stream,
     )
 
@@ -300,6 +305,7 @@ def transport_settings(config: Config) -> TransportSettings:
         body_timeout_s=pool.body_timeout_s,
         first_token_timeout_s=pool.first_token_timeout_s,
         idle_timeout_s=pool.stream_idle_timeout_s,
+        keep_alive_timeout_s=pool.keep_alive_timeout_s,
         max_response_bytes=pool.max_response_bytes,
         max_stream_bytes=pool.max_stream_bytes,
         response_bytes_per_token=pool.response_bytes_per_token,

@@ -363,7 +363,11 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
         ),
     ),
     "Faults": (
-        Behaviour("malformed-event", "A malformed event is skipped", faults.malformed_event),
+        Behaviour(
+            "malformed-event",
+            "An event that cannot be read breaks the stream",
+            faults.interrupted("malformed"),
+        ),
         Behaviour(
             "truncated", "A stream that ends early, after any piece", faults.truncated_anywhere
         ),
@@ -425,6 +429,7 @@ SECTIONS: Mapping[str, tuple[Behaviour, ...]] = {
             pool={
                 "first_token_timeout_s": faults.LIMIT_S,
                 "stream_idle_timeout_s": faults.LIMIT_S,
+                "keep_alive_timeout_s": 2 * faults.LIMIT_S,
             },
         ),
         Behaviour(

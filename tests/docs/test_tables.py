@@ -37,6 +37,7 @@ ALL_FACTS = Metadata(
     embedding_dims=1,
     cost_nanos=1,
     dropped_options=("o",),
+    stop_detail="d",
 ).as_dict()
 
 

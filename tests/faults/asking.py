@@ -42,7 +42,10 @@ DIALECTS: dict[str, WireDialect] = {
 }
 
 
-_LIMITS = ("request_timeout_s", "body_timeout_s", "first_token_timeout_s", "stream_idle_timeout_s")
+_LIMITS = (
+    *("request_timeout_s", "body_timeout_s", "first_token_timeout_s"),
+    *("stream_idle_timeout_s", "keep_alive_timeout_s"),
+)
 
 
 def _limits_met(model: str) -> tuple[str, ...]:
@@ -53,7 +56,8 @@ def _limits_met(model: str) -> tuple[str, ...]:
     if way not in ("stall", "drip", "flood"):
         return ()
     begun = how[-1].isdigit() and how[-1] != "0"
-    return ("stream_idle_timeout_s",) if begun else ("first_token_timeout_s", "body_timeout_s")
+    silence = ("stream_idle_timeout_s",) if begun else ("first_token_timeout_s", "body_timeout_s")
+    return silence if way == "stall" else (*silence, "keep_alive_timeout_s")
 
 
 def limits_for(models: Iterable[str], short_s: float = LIMIT_S) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from penstock import (
 )
 from tests.faults.answer import Answer
 from tests.support.wire.bedrock import frames
-from tests.support.wire.scenario import Failure, FailureKind
+from tests.support.wire.scenario import Failure, FailureKind, Stop
 
 Write = Callable[[Answer], bytes]
 
@@ -59,14 +59,61 @@ def _filtered(kind: str) -> InBand:
     return InBand(kind, ContentRejected, _rest, lambda answer: answer.body(stop="filtered"))
 
 
-def _rest(answer: Answer) -> bytes:
-    """The end of a filtered answer that had no more text than was sent."""
+def _rest(answer: Answer, stop: Stop = "filtered") -> bytes:
+    """The end of an answer that stopped so, and had no more text than was sent."""
     said = sum(frame.piece for frame in answer.played)
-    events = [frame.data for frame in answer.frames(answer.words[:said], "filtered")]
+    events = [frame.data for frame in answer.frames(answer.words[:said], stop)]
     played = [frame.data for frame in answer.played]
     while events and played and events[0] == played[0]:
         del events[0], played[0]
     return b"".join(events)
+
+
+_END: Mapping[str, bytes] = {
+    "OpenAIChat": b'"stop"',
+    "OpenAIResponses": b'"completed"',
+    "Anthropic": b'"end_turn"',
+    "Gemini": b'"STOP"',
+    "Bedrock": b'"end_turn"',
+    "Ollama": b'"stop"',
+}
+"""What each wire calls a normal end."""
+
+
+def renamed(answer: Answer, data: bytes, reason: str | None) -> bytes:
+    """A body, or an event, with this reason in place of a normal end."""
+    end = _END[type(answer.dialect).__name__]
+    return data.replace(end, json.dumps(reason).encode())
+
+
+def _ended(kind: str, reason: str, error: type[PenstockError]) -> InBand:
+    """A reason that stands for a failure."""
+
+    def event(answer: Answer) -> bytes:
+        if kind == "bedrock":
+            return frames.event("messageStop", {"stopReason": reason})
+        return renamed(answer, _rest(answer, "end"), reason)
+
+    return InBand(kind, error, event, lambda answer: renamed(answer, answer.body(), reason))
+
+
+_IN_CHOICE: dict[str, Any] = {
+    "index": 0,
+    "finish_reason": "error",
+    "error": {"code": 502, "message": "Provider disconnected"},
+}
+"""OpenRouter's report of what stopped the provider behind it."""
+
+
+def _choice_event(answer: Answer) -> bytes:
+    choice = _IN_CHOICE | {"delta": {"content": ""}}
+    return b"data: %b\n\n" % json.dumps({"id": "answer-1", "choices": [choice]}).encode()
+
+
+def _choice_body(answer: Answer) -> bytes:
+    whole = json.loads(answer.body())
+    whole["choices"][0] |= _IN_CHOICE
+    return json.dumps(whole).encode()
 
 
 def _finish(reason: str, error: type[PenstockError]) -> InBand:
@@ -135,6 +182,13 @@ INBAND: dict[str, InBand] = {
     "openai-chat-rate": _reported("openai-chat", RateLimited, "rate_limit"),
     "openai-chat-overloaded": _reported("openai-chat", ProviderUnavailable, "overloaded"),
     "openai-chat-filter": _filtered("openai-chat"),
+    "openai-chat-error": _ended("openai-chat", "error", ProviderUnavailable),
+    "openai-chat-abort": _ended("openai-chat", "abort", ProviderUnavailable),
+    "openai-chat-resources": _ended(
+        "openai-chat", "insufficient_system_resource", ProviderUnavailable
+    ),
+    "openai-chat-choice": InBand("openai-chat", ProviderUnavailable, _choice_event, _choice_body),
+    "anthropic-error": _ended("anthropic", "error", ProviderUnavailable),
     "anthropic-overloaded": _reported("anthropic", ProviderUnavailable, "overloaded"),
     "anthropic-api": _reported("anthropic", ProviderUnavailable, "server_error"),
     "anthropic-rate": _reported("anthropic", RateLimited, "rate_limit"),
@@ -149,6 +203,8 @@ INBAND: dict[str, InBand] = {
     "gemini-safety": _finish("SAFETY", ContentRejected),
     "gemini-recitation": _finish("RECITATION", ContentRejected),
     "gemini-malformed-call": _finish("MALFORMED_FUNCTION_CALL", MalformedResponse),
+    "gemini-other": _finish("OTHER", ProviderUnavailable),
+    "bedrock-malformed": _ended("bedrock", "malformed_model_output", MalformedResponse),
     "bedrock-throttling": _reported("bedrock", RateLimited, "rate_limit"),
     "bedrock-stream-error": _exception("modelStreamErrorException", ProviderUnavailable),
     "bedrock-timeout": _exception("modelTimeoutException", ProviderUnavailable),
@@ -156,6 +212,7 @@ INBAND: dict[str, InBand] = {
     "bedrock-unavailable": _reported("bedrock", ProviderUnavailable, "overloaded"),
     "bedrock-validation": _reported("bedrock", InvalidRequest, "bad_request"),
     "bedrock-filtered": _filtered("bedrock"),
+    "ollama-unload": _ended("ollama", "unload", ProviderUnavailable),
     "ollama-server": _reported("ollama", ProviderUnavailable, "server_error"),
     "ollama-rate": _reported("ollama", RateLimited, "rate_limit"),
 }

@@ -93,7 +93,7 @@ MANIFEST: dict[str, Row] = {
     "cut-twice": Row(
         "the second breaks too", "the whole text from the third", "each once", *_STREAMS
     ),
-    "malformed-event": Row("one event that is no JSON", "the whole text", "asked once", *_STREAMS),
+    "malformed-event": Row("one event that is no JSON", _NEXT, _ONCE, *_STREAMS),
     "malformed-whole": Row("an answer that is no JSON", _ERROR, _TRIED),
     "no-done": Row("nothing behind the terminal event", "the whole text", "asked once", *_STREAMS),
     "no-terminal": Row("all the text and no terminal event", _NEXT, _ONCE, *_STREAMS),
@@ -103,6 +103,20 @@ MANIFEST: dict[str, Row] = {
     "in-band-later": Row("each dialect's errors in mid-stream", _NEXT, _ONCE, *_STREAMS),
     "in-band-final": Row(
         "a filter or a bad request, in-band", "that error", "no other target", *_WORDS
+    ),
+    # ---- what an answer says of its end
+    "empty": Row(
+        "an empty answer that ended well",
+        "the text from another target; alone, the empty answer",
+        _ONCE,
+        *_WORDS,
+    ),
+    "no-reason": Row("no reason, and an end", "the whole text, noted", "asked once", *_WORDS),
+    "unknown-reason": Row(
+        "an unknown reason", "the text, and no normal end", "asked once", *_WORDS
+    ),
+    "kept-alive": Row(
+        "pings for longer than silence may last", "the whole text", "asked once", *_STREAMS
     ),
     # ---- bodies
     "wrong-type": Row("JSON for a stream, a stream for JSON", _ERROR, _TRIED, *_STREAMS),

@@ -69,6 +69,7 @@ BREAKS: Mapping[str, str] = {
     "cut.1": "cut",
     "cut.59": "cut",
     "no-terminal": "no-terminal",
+    "malformed": "malformed-event",
 }
 """How a stream breaks after its first token, and the row that each belongs to."""
 ENDLESS = [
@@ -77,9 +78,19 @@ ENDLESS = [
     *((kind, what) for kind in ("openai-chat", "ollama") for what in ("blank", "lines")),
     ("openai-chat", "comment"),
 ]
+NO_REASON: Mapping[str, tuple[bool, ...]] = {
+    # Where nothing else ends a stream, one without a reason has no end.
+    "openai-chat": (False, True),
+    "anthropic": (False, True),
+    "ollama": (False, True),
+    "gemini": (False,),
+}
+"""The wires on which a reason may be missing, whole and streamed."""
 PINGS = [(kind, "ping") for kind, dialect in DIALECTS.items() if dialect.ping() is not None]
 
-_SAY_SOME = ("no-terminal", "zipped.cut")
+_SAY_SOME = ("no-terminal", "malformed", "zipped.cut")
+KEPT_ALIVE = {"first_token_timeout_s": 2.0, "stream_idle_timeout_s": 2.0}
+"""Limits that the silence of `kept-alive` exceeds, and the pause between its signals does not."""
 WHOLE_ONLY, STREAM_ONLY, BOTH_FORMS = (False,), (True,), (False, True)
 ONE_RETRY = {"retries": 1}
 NO_RETRY = {"retries": 0}
@@ -111,8 +122,10 @@ class Scenario:
 
     @property
     def retries(self) -> int:
-        """How often a target is asked again, at all doors and in all forms together."""
+        """How many retries are spent, at all doors and in all forms together."""
         again = sum(count - 1 for count in self.asked if count)
+        # To ask another target in place of an empty answer is a retry too.
+        again += self.row == "empty" and len(self.models) > 1
         return again * len(self.doors) * len(self.forms)
 
     @property
@@ -177,16 +190,15 @@ def broken_streams() -> Iterator[Scenario]:
 def every_wire() -> Iterator[Scenario]:
     """A sample of all on each wire."""
     for kind in DIALECTS:
-        for fault in ("malformed", "no-done", "no-end"):
-            row = "malformed-event" if fault == "malformed" else fault
+        for fault in ("no-done", "no-end"):
             models = (fault, "healthy.b")
-            yield Scenario(row, models, (1, 0), forms=STREAM_ONLY, kind=kind, pool=ONE_RETRY)
+            yield Scenario(fault, models, (1, 0), forms=STREAM_ONLY, kind=kind, pool=ONE_RETRY)
         for fault, error in (("cut", ProviderUnavailable), ("malformed", MalformedResponse)):
             half = Scenario(f"{fault}-whole", (fault,), (2,), error, "", WHOLE_ONLY, kind)
             yield replace(half, pool=ONE_RETRY)
             both = replace(half, models=(fault, "healthy.b"), asked=(2, 1), error=None, text=WHOLE)
             yield replace(both, pool=ONE_RETRY)
-        for fault in ("cut.40", "ends.40", "no-terminal"):
+        for fault in ("cut.40", "ends.40", "no-terminal", "malformed"):
             models, row = (fault, "healthy.b"), BREAKS[fault]
             yield Scenario(row, models, (1, 1), forms=STREAM_ONLY, kind=kind, pool=ONE_RETRY)
         for fault in ("mislabelled", "zipped"):
@@ -225,6 +237,23 @@ def in_band() -> Iterator[Scenario]:
             if not error.final:
                 models = (later.models[0], "healthy.b")
                 yield replace(later, models=models, asked=asked, error=None, text=WHOLE)
+
+
+def endings() -> Iterator[Scenario]:
+    """What an answer says of its own end."""
+    for kind in DIALECTS:
+        both = Scenario("empty", ("empty", "healthy.b"), (1, 1), kind=kind)
+        yield both
+        yield replace(both, models=("empty",), asked=(1,), text="")
+        yield replace(both, models=("empty", "empty.b"), asked=(1, 1), text="")
+    for kind, forms in NO_REASON.items():
+        for form in forms:
+            models = ("no-reason", "healthy.b")
+            yield Scenario("no-reason", models, (1, 0), forms=(form,), kind=kind)
+    for fault in ("kept-alive.0", "kept-alive.40"):
+        yield Scenario(
+            "kept-alive", (fault, "healthy.b"), (1, 0), forms=STREAM_ONLY, pool=KEPT_ALIVE
+        )
 
 
 _OVERLOADED = ("gemini-unavailable", "gemini-listed")

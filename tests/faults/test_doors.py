@@ -31,6 +31,7 @@ TABLES = {
     "streams": scenarios.broken_streams,
     "wires": scenarios.every_wire,
     "in-band": scenarios.in_band,
+    "endings": scenarios.endings,
     "bodies": scenarios.odd_bodies,
     "dripping": scenarios.dripping,
     "vectors": scenarios.vectors,

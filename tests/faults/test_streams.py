@@ -21,7 +21,7 @@ from tests.support.wire.seen import Seen
 RESTART_ONLY = {"mid_stream": "restart_only"}
 KINDS = pytest.mark.parametrize("kind", DIALECTS)
 
-ROWS = proves("cut", "truncated", "stall", "no-terminal", "in-band-later")
+ROWS = proves("cut", "truncated", "stall", "no-terminal", "malformed-event", "in-band-later")
 
 
 @ROWS
@@ -49,7 +49,7 @@ async def test_a_broken_stream_is_gone_on_with(fault: str, way: str) -> None:
 
 @ROWS
 @KINDS
-@pytest.mark.parametrize("fault", ["cut.40", "ends.40", "stall.40", "no-terminal"])
+@pytest.mark.parametrize("fault", ["cut.40", "ends.40", "stall.40", "no-terminal", "malformed"])
 async def test_it_is_gone_on_with_on_every_wire(kind: str, fault: str) -> None:
     async with (
         FaultServer(DIALECTS[kind]) as server,
@@ -181,9 +181,9 @@ async def test_a_stream_that_stalls_alone_is_an_error_with_its_part() -> None:
         assert len(server.of("stall.40")) == 1
 
 
-@proves("malformed-event", "no-done", "no-end")
+@proves("no-done", "no-end")
 @KINDS
-@pytest.mark.parametrize("fault", ["malformed", "no-done", "no-end"])
+@pytest.mark.parametrize("fault", ["no-done", "no-end"])
 async def test_a_whole_stream_is_whole(kind: str, fault: str) -> None:
     async with (
         FaultServer(DIALECTS[kind]) as server,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import time
 import zlib
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from functools import cache
+from itertools import takewhile
 
 from tests.faults.answer import JSON, WORDS, Answer, Packer
-from tests.faults.inband import INBAND
+from tests.faults.inband import INBAND, renamed
 from tests.support.wire.bedrock import frames
 from tests.support.wire.scenario import Failure
 from tests.support.wire.seen import Seen
@@ -22,6 +24,7 @@ HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 BOMB_BYTES = 128 * 1024 * 1024
 """What the bomb unpacks to."""
 _BLOCK = b"x" * 65536
+_PINGS, _PING_PAUSE_S = 10, 0.25
 _GZIP = {"content-encoding": "gzip"}
 
 
@@ -71,6 +74,51 @@ async def no_turns(answer: Answer, _: str) -> bool:
     """Takes a single turn only."""
     turns = len(answer.seen.messages) if isinstance(answer.seen, Seen) else 1
     return await (answer.refuse(Failure("bad_request")) if turns > 1 else answer.say())
+
+
+# ---- what an answer says of its end
+
+
+@way
+async def empty(answer: Answer, _: str) -> bool:
+    """Ends well, and says nothing."""
+    return await answer.say([])
+
+
+@way
+async def ended(answer: Answer, reason: str) -> bool:
+    """All of the text, and this reason for its end."""
+    return await _with_reason(answer, reason)
+
+
+@way
+async def no_reason(answer: Answer, _: str) -> bool:
+    """All of the text, an end, and no reason for it."""
+    return await _with_reason(answer, None)
+
+
+async def _with_reason(answer: Answer, reason: str | None) -> bool:
+    if not answer.streamed:
+        return await answer.send(200, renamed(answer, answer.body(), reason), JSON)
+    await answer.begin()
+    for frame in answer.frames():
+        await answer.chunk(frame.data if frame.piece else renamed(answer, frame.data, reason))
+    return await answer.end()
+
+
+@way
+async def kept_alive(answer: Answer, after: str) -> bool:
+    """So many pieces, then pings for some seconds, then the rest."""
+    ping = answer.dialect.ping()
+    assert ping is not None
+    before = answer.until(int(after))
+    await answer.begin()
+    await answer.play(before)
+    for _ in range(_PINGS):
+        await asyncio.sleep(_PING_PAUSE_S)
+        await answer.chunk(ping.data)
+    await answer.play(answer.frames()[len(before) :])
+    return await answer.end()
 
 
 # ---- refusals
@@ -200,9 +248,9 @@ async def malformed(answer: Answer, _: str) -> bool:
 
 @way
 async def no_terminal(answer: Answer, _: str) -> bool:
-    """All of the text, and not the event that says that it was all."""
+    """All of the text, and nothing that says that it was all."""
     await answer.begin()
-    await answer.play(frame for frame in answer.frames() if not frame.terminal)
+    await answer.play(takewhile(lambda frame: not frame.terminal, answer.frames()))
     return await answer.end()
 
 

@@ -87,7 +87,7 @@ async def main(url: str, folder: str) -> None:
     async with (
         Engine(config(url, folder)) as default,
         Engine(config(url, folder, max_stream_bytes=small, max_response_bytes=small)) as few_bytes,
-        Engine(config(url, folder, stream_idle_timeout_s=0.5)) as short,
+        Engine(config(url, folder, stream_idle_timeout_s=0.5, keep_alive_timeout_s=0.5)) as short,
     ):
         engines = {"default": default, "small": few_bytes, "short": short}
         for line in sys.stdin:

@@ -139,4 +139,6 @@ def footer(result: Result) -> str:
     facts.append(f"{seconds:.1f} s")
     if result.stop_reason == "maxTokens":
         facts.append("cut off: raise --max-tokens for more")
+    elif result.metadata.stop_detail == result.stop_reason:
+        facts.append(f"may be cut off: the provider's stop reason is {result.stop_reason!r}")
     return " · ".join(facts)

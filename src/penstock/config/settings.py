@@ -180,6 +180,11 @@ class PoolConfig(Section):
         "target continues the text. `restart_only`: it answers again, and is used only if it "
         "repeats what was delivered. `error`: the caller gets the error.",
     )
+    retry_empty_answers: bool = Field(
+        default=True,
+        description="Whether another target is asked once when an answer that ended normally is "
+        "empty.",
+    )
     connect_timeout_s: Seconds = Field(default=10.0, description="No connection.")
     request_timeout_s: Seconds = Field(default=60.0, description="No response headers.")
     slowest_tokens_per_s: float = Field(
@@ -195,6 +200,11 @@ class PoolConfig(Section):
     first_token_timeout_s: Seconds = Field(default=30.0, description="Headers, but no first token.")
     stream_idle_timeout_s: Seconds = Field(
         default=30.0, description="No further token in mid-stream."
+    )
+    keep_alive_timeout_s: Seconds = Field(
+        default=120.0,
+        description="Keep-alive comments, pings or parts of an event, but no token. They count as "
+        "life for the two limits above, for so long.",
     )
     max_response_bytes: int = Field(
         default=64 * 1024 * 1024,

@@ -251,7 +251,7 @@ class ProviderTimeout(ProviderUnavailable):
 
 
 class StreamInterrupted(ProviderUnavailable):
-    """The stream ended without its terminal event; `partial` is the text that had arrived."""
+    """The stream broke before its terminal event; `partial` is the text that had arrived."""
 
     def __init__(
         self,

@@ -121,10 +121,12 @@ class Reply(msgspec.Struct, frozen=True):
     api_calls: int = 1
     extra: Extra | None = None
     """What the answer said beyond this, for a caller who speaks the same dialect."""
+    stop_detail: str | None = None
+    """See `Metadata.stop_detail`."""
 
     def __post_init__(self) -> None:
         """Cut the names that the provider chose: they are kept, logged and sent as headers."""
-        _cut_names(self, "model", "stop_reason", "response_id", "response_status")
+        _cut_names(self, "model", "stop_reason", "response_id", "response_status", "stop_detail")
 
     @property
     def text(self) -> str:

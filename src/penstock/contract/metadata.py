@@ -87,6 +87,8 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
     dropped_options: tuple[str, ...] = ()
     continued_by: str | None = None
     """The target that finished the answer after the stream of another one broke."""
+    stop_detail: str | None = None
+    """The provider's reason for the end, if it is not documented; `missing` if it gave none."""
 
     @property
     def cost_usd(self) -> float | None:
@@ -121,6 +123,7 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
                 "cost_nanos": self.cost_nanos,
                 "dropped_options": list(self.dropped_options) or None,
                 "continued_by": self.continued_by,
+                "stop_detail": self.stop_detail,
                 "implausible_usage": self.usage.implausible or None,
             }
         )

@@ -207,6 +207,7 @@ class Meter:
             response_status=said.response_status if said else None,
             dropped_options=attempt.dropped_options + (said.dropped_options if said else ()),
             continued_by=str(attempt.target) if attempt.continues else None,
+            stop_detail=answer.stop_detail if isinstance(answer, Reply) else None,
             embedding_count=None if vectors is None else len(vectors),
             embedding_dims=None if vectors is None else len(vectors[0]),
         )

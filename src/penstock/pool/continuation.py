@@ -31,7 +31,7 @@ from penstock.contract.events import (
     ToolUseDelta,
 )
 from penstock.contract.exchange import Reply, SamplingRequest
-from penstock.contract.messages import Content, Message, Text, assistant, user
+from penstock.contract.messages import Message, assistant, user
 from penstock.contract.ports import Attempt, OpenStream, ProviderStream, Trail
 from penstock.pool.asking import Asking
 from penstock.pool.hedging import race
@@ -40,6 +40,8 @@ from penstock.pool.join import (
     TextJoin,
     continue_instruction,
     last_words,
+    only_texts,
+    with_text,
     without_common_start,
 )
 from penstock.pool.judge import may_continue
@@ -68,6 +70,8 @@ class Continuation:
         self._thought = False
         self._opened: OpenStream | None = None
         self._attempt: Attempt | None = None
+        self._empty: tuple[Attempt, Sequence[ProviderEvent]] | None = None
+        """The end of an empty answer in whose place another target is asked."""
 
     async def opened(self, batches: ProviderStream) -> OpenStream:
         """The stream once its first event is there; raises when there will be none."""
@@ -91,14 +95,18 @@ class Continuation:
                 asked, stream = await self._fastest(ticket, follow)
                 async with contextlib.aclosing(stream) as batches:
                     async for batch in batches:
+                        if self._is_replaced(batch, asked):
+                            break
                         told = self._told(batch, follow, asked)
-                        self._attempt = follow.attempt_of(asked)
-                        if self._opened is not None:
-                            self._opened.attempt = self._attempt
+                        self._answered_by(follow.attempt_of(asked))
                         if told:
                             yield told
-                return
+                    else:
+                        return
             except PenstockError as error:
+                if self._empty is not None and not self._delivered:
+                    self._run.noted(asked, error)
+                    break
                 if follow.has_another_way and isinstance(error, InvalidRequest):
                     # The model does not accept the conversation in this form.
                     asked.permit.ignore()
@@ -107,7 +115,33 @@ class Continuation:
                     continue
                 refused = 0
                 self._broken(asked, error, follow)
-        raise self._end()
+        if self._empty is None or self._delivered:
+            raise self._end()
+        attempt, end = self._empty
+        self._answered_by(attempt)
+        yield end
+
+    def _is_replaced(self, batch: Sequence[ProviderEvent], ticket: Ticket[SamplingRequest]) -> bool:
+        """Whether this is the end of an empty answer, and another target is asked once instead."""
+        last = batch[-1]
+        if not isinstance(last, Finished) or self._empty is not None or self._delivered:
+            return False
+        if not all(isinstance(event, ReasoningDelta) for event in batch[:-1]):
+            return False
+        if not self._run.may_replace(last.reply):
+            return False
+        self._empty = ticket.attempt, batch
+        return True
+
+    @property
+    def _delivered(self) -> bool:
+        """Whether the caller has a part of the answer."""
+        return self._torn or bool(self._text())
+
+    def _answered_by(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        if self._opened is not None:
+            self._opened.attempt = attempt
 
     async def _fastest(
         self, ticket: Ticket[SamplingRequest], follow: _Follow
@@ -185,7 +219,7 @@ class Continuation:
     ) -> Sequence[ProviderEvent]:
         if ticket is not self._ticket:
             self._attend(ticket, follow)
-        if follow.plain and (texts := _only_texts(batch)):
+        if follow.plain and (texts := only_texts(batch)):
             # Most batches of most streams.
             ticket.characters += sum(map(len, texts))
             ticket.text += texts
@@ -247,7 +281,7 @@ class Continuation:
             raise follow.differs()
         if follow.restarted:
             return reply
-        content = _with_text(self._text(), reply.content)
+        content = with_text(self._text(), reply.content)
         return msgspec.structs.replace(reply, content=content)
 
     def _fits_its_schema(self, reply: Reply, request: SamplingRequest) -> bool:
@@ -265,7 +299,7 @@ class Continuation:
     ) -> None:
         """Take note, and raise the error unless somebody else may go on."""
         said = self._text()
-        if not (said or self._torn):
+        if not self._delivered:
             self._run.failed(ticket, error)
             return
         if isinstance(error, StreamInterrupted):
@@ -427,28 +461,6 @@ def _too_long(ticket: Ticket[SamplingRequest], most: int) -> MalformedResponse:
         f"{ticket.request.max_tokens} tokens: the stream was cut",
         retryable=False,
     )
-
-
-def _only_texts(batch: Sequence[ProviderEvent]) -> list[str]:
-    """The texts of a batch that is nothing else but the end; none when one of them is empty."""
-    texts = [event.text for event in batch if type(event) is Chunk]
-    others = len(batch) - len(texts)
-    if others and not (others == 1 and isinstance(batch[-1], Finished)):
-        return []
-    return texts if all(texts) else []
-
-
-def _with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """The content with all its text as one part, where the first stood."""
-    parts: list[Content] = []
-    placed = False
-    for part in content:
-        if not isinstance(part, Text):
-            parts.append(part)
-        elif not placed:
-            parts.append(Text(text))
-            placed = True
-    return tuple(parts if placed else [Text(text), *parts])
 
 
 async def _first_of(

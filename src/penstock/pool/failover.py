@@ -139,11 +139,15 @@ class FailoverPool:
             late_s = run.late_after(ticket.state.answers)
             try:
                 if late_s is None:
-                    return ticket.attempt, await ask(ticket)
-                winner, answer = await race(run, ticket, late_s, ask, _forget)
-                return winner.attempt, answer
+                    winner, answer = ticket, await ask(ticket)
+                else:
+                    winner, answer = await race(run, ticket, late_s, ask, _forget)
             except PenstockError as error:
                 run.failed(ticket, error)
+                continue
+            if run.may_replace(answer):
+                return await _replaced(run, ask, (winner.attempt, answer))
+            return winner.attempt, answer
         raise run.exhausted()
 
     def _run(self, ranked: Sequence[Target], request: R, fit: Fit[R], trail: Trail) -> Run[R]:
@@ -157,6 +161,20 @@ class FailoverPool:
             settings=self._settings,
             trail=trail,
         )
+
+
+async def _replaced(
+    run: Run[R], ask: Callable[[Ticket[R]], Awaitable[A]], empty: tuple[Attempt, A]
+) -> tuple[Attempt, A]:
+    """The answer of the next target, whatever it is, or the empty one if there is none."""
+    ticket: Ticket[R] | None = None
+    try:
+        ticket = await run.next()
+        return empty if ticket is None else (ticket.attempt, await ask(ticket))
+    except PenstockError as error:
+        if ticket is not None:
+            run.noted(ticket, error)
+        return empty
 
 
 def _whole(provider: Provider, model: str, request: SamplingRequest) -> Awaitable[Reply]:

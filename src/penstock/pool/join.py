@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from penstock.contract.events import Chunk, Finished, ProviderEvent
+from penstock.contract.messages import Content, Text
 
 _LOOK_BACK = 2_000
 """Characters of the delivered text in which a repetition may begin."""
@@ -221,6 +225,28 @@ def without_common_start(expected: str, text: str) -> tuple[str, str]:
     count = next((at for at, (one, other) in enumerate(both) if one != other), None)
     count = min(len(expected), len(text)) if count is None else count
     return expected[count:], text[count:]
+
+
+def only_texts(batch: Sequence[ProviderEvent]) -> list[str]:
+    """The texts of a batch that is nothing else but the end; none when one of them is empty."""
+    texts = [event.text for event in batch if type(event) is Chunk]
+    others = len(batch) - len(texts)
+    if others and not (others == 1 and isinstance(batch[-1], Finished)):
+        return []
+    return texts if all(texts) else []
+
+
+def with_text(text: str, content: tuple[Content, ...]) -> tuple[Content, ...]:
+    """The content with all its text as one part, where the first stood."""
+    parts: list[Content] = []
+    placed = False
+    for part in content:
+        if not isinstance(part, Text):
+            parts.append(part)
+        elif not placed:
+            parts.append(Text(text))
+            placed = True
+    return tuple(parts if placed else [Text(text), *parts])
 
 
 def _introduces(line: str) -> bool:

@@ -18,6 +18,8 @@ from penstock.contract.errors import (
     ToolFailed,
     UnsupportedOption,
 )
+from penstock.contract.exchange import Reply, SamplingRequest
+from penstock.contract.messages import Reasoning, Text
 
 Blame: TypeAlias = Literal["none", "failure", "shun"]
 
@@ -32,6 +34,21 @@ def may_fail_over(error: PenstockError) -> bool:
 def may_continue(error: PenstockError) -> bool:
     """Whether an answer that broke off may be gone on with elsewhere."""
     return isinstance(error, ProviderUnavailable | RateLimited)
+
+
+def is_empty(reply: Reply, request: SamplingRequest) -> bool:
+    """Whether an answer that ended normally holds nothing, although the request asked for text.
+
+    A stop sequence may end an answer at once, and so may the end of a text that the request begins.
+    """
+    if reply.stop_reason != "endTurn" or request.stop_sequences:
+        return False
+    if request.messages[-1].role == "assistant":
+        return False
+    return all(
+        isinstance(part, Reasoning) or (isinstance(part, Text) and not part.text)
+        for part in reply.content
+    )
 
 
 def blame_of(error: PenstockError) -> Blame:

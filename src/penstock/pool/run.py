@@ -12,13 +12,18 @@ from typing import Generic, TypeVar
 import msgspec
 
 from penstock.contract.errors import AllTargetsFailed, BudgetExceeded, PenstockError
-from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
+from penstock.contract.exchange import (
+    EmbeddingRequest,
+    Reply,
+    SamplingRequest,
+    TranscriptionRequest,
+)
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, Provider, Target, Trail
 from penstock.pool.backoff import RetryBudget, pause_s
 from penstock.pool.breaker import Permit
 from penstock.pool.history import Waits
-from penstock.pool.judge import may_fail_over
+from penstock.pool.judge import is_empty, may_fail_over
 from penstock.pool.states import TargetState, TargetStates
 from penstock.tokens import thinking_apart
 
@@ -40,6 +45,8 @@ class RetrySettings(msgspec.Struct, frozen=True):
     """A target that asks for a longer pause is passed over."""
     hedge_quantile: float | None = None
     """A target that takes longer than this share of its last calls gets company; None: never."""
+    retry_empty: bool = True
+    """Whether another target is asked after an empty answer."""
 
 
 class Ticket(msgspec.Struct, Generic[R]):
@@ -157,6 +164,17 @@ class Run(Generic[R]):
                 self._waiting.remove(target)
                 return self._issue(target)
         return None
+
+    def may_replace(self, answer: object) -> bool:
+        """Whether this answer is empty, and another healthy target may be asked in its place."""
+        return (
+            self._settings.retry_empty
+            and isinstance(answer, Reply)
+            and isinstance(self._request, SamplingRequest)
+            and is_empty(answer, self._request)
+            and any(self._states.available(target)[0] for target in self._waiting)
+            and self._budget.spend()
+        )
 
     def outran(self, ticket: Ticket[R]) -> None:
         """Another target was faster; should that one break off, this one has not failed yet."""

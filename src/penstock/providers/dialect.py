@@ -45,9 +45,11 @@ class StreamDecoder(Protocol):
     """Turns the frames of one response into events; made anew for each stream."""
 
     def feed(self, frames: Sequence[Any]) -> list[ProviderEvent]:
-        """The events that these frames complete. Malformed frames are skipped and counted.
+        """The events that these frames complete.
 
-        Raises a PenstockError when the provider reports one inside the stream.
+        Raises a PenstockError when the provider reports one inside the stream, and when a frame
+        that may hold a part of the answer cannot be read. With no frames it raises an error that
+        was held back because events came before it.
         """
         ...
 

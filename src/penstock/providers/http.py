@@ -40,6 +40,8 @@ class TransportSettings:
     """From the headers to the end of a body that is not a stream."""
     first_token_timeout_s: float = 30.0
     idle_timeout_s: float = 30.0
+    keep_alive_timeout_s: float = 120.0
+    """From the last token on, while only keep-alive comments and pings come."""
     max_response_bytes: int = 64 * 1024 * 1024
     max_stream_bytes: int = 256 * 1024 * 1024
     response_bytes_per_token: int = 4096

@@ -77,14 +77,16 @@ async def read_events(
     head = b"" if framing.bare_errors else None
     started = False
     broken: ProviderUnavailable | None = None
-    # Bytes without an event, such as pings, do not move the deadline: only progress does.
     limit = settings.first_token_timeout_s
-    deadline = clock() + limit
+    since = alive = clock()
     while True:
+        # Bytes without an event, such as keep-alive comments, count as life for a limited time.
+        longest = max(limit, settings.keep_alive_timeout_s)
+        deadline = min(alive + limit, since + longest)
         try:
             data = await response.read(max(0.0, deadline - clock()))
         except ProviderTimeout:
-            broken = _silence(limit)
+            broken = _silence(deadline - since, kept_alive=alive > since)
             break
         except ProviderUnavailable as error:
             broken = error
@@ -101,11 +103,15 @@ async def read_events(
             yield events
             if response.said_all:
                 return
+            # An error that came behind these events is raised now and not with the next bytes.
+            decoder.feed(())
             limit = settings.idle_timeout_s
-            deadline = clock() + limit
-        elif clock() >= deadline:
+            since = alive = clock()
+            continue
+        alive = clock()
+        if alive >= since + longest:
             # A flood of pings leaves the reader no silence in which its timer could fire.
-            broken = _silence(limit)
+            broken = _silence(longest, kept_alive=True)
             break
     if head and _is_json(head):
         refuse(head, response.headers, "JSON without events")
@@ -122,8 +128,9 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _silence(limit_s: float) -> ProviderTimeout:
-    return ProviderTimeout(f"no token came within {limit_s:g} s")
+def _silence(waited_s: float, *, kept_alive: bool) -> ProviderTimeout:
+    signals = ", only keep-alive signals" if kept_alive else ""
+    return ProviderTimeout(f"no token came within {round(waited_s, 3):g} s{signals}")
 
 
 def _last_events(

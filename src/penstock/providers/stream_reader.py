@@ -2,13 +2,18 @@
 
 A dialect reads frames and raises what is wrong with them wherever it notices. When that is, and
 whether the stream was whole, is decided here.
+
+A frame that cannot be read breaks the stream if it may hold a part of the answer. Comments, pings
+and events of unknown types are skipped.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Generic, TypeVar
+
+import msgspec
 
 from penstock.contract.errors import (
     ContentRejected,
@@ -18,8 +23,40 @@ from penstock.contract.errors import (
 )
 from penstock.contract.events import Finished, ProviderEvent
 from penstock.contract.exchange import Reply
+from penstock.streaming.sse import ServerSentEvent
 
 Frame = TypeVar("Frame")
+
+DONE = b"[DONE]"
+"""The data of the last event of some streams, which is no JSON."""
+NO_CONTENT = frozenset({b"", b"null", b"{}", b"[]", DONE})
+"""Data of a frame that holds nothing, which some servers send to keep a connection alive."""
+_KEEP_ALIVES = frozenset({"ping", "keepalive", "keep-alive", "keep_alive", "heartbeat"})
+
+
+class _Typed(msgspec.Struct, gc=False):
+    type: str = ""
+
+
+_decode_type = msgspec.json.Decoder(_Typed).decode
+
+
+def may_hold_content(frame: ServerSentEvent, content_types: Collection[str] | None = None) -> bool:
+    """Whether an event that cannot be read may hold a part of the answer.
+
+    `content_types` are those of a wire whose events have types, in their JSON or as their names.
+    An event whose type cannot be read either may hold anything.
+    """
+    if frame.data.strip() in NO_CONTENT or frame.event in _KEEP_ALIVES:
+        return False
+    if content_types is None:
+        return True
+    try:
+        kind = _decode_type(frame.data).type
+    except (ValueError, RecursionError):
+        kind = ""
+    kind = kind or frame.event
+    return kind == "message" or kind in content_types
 
 
 class StreamReader(ABC, Generic[Frame]):
@@ -29,7 +66,7 @@ class StreamReader(ABC, Generic[Frame]):
     that has arrived is lost.
     """
 
-    __slots__ = ("_begun", "_empty", "_ended", "_error", "malformed")
+    __slots__ = ("_begun", "_empty", "_ended", "_error")
 
     end_mark: ClassVar[str]
     """What a whole stream has at its end, as the message of an interruption names it."""
@@ -42,8 +79,6 @@ class StreamReader(ABC, Generic[Frame]):
         self._begun = False
         self._ended = False
         self._error: PenstockError | None = None
-        self.malformed = 0
-        """How many frames were skipped because they could not be read."""
 
     def feed(self, frames: Sequence[Frame]) -> list[ProviderEvent]:
         """The events that these frames complete; `Finished` comes with the terminal one."""
@@ -101,6 +136,13 @@ class StreamReader(ABC, Generic[Frame]):
             )
         else:
             raise MalformedResponse(f"the stream holds no {self.content}")
+
+    def _unreadable(self, why: object) -> PenstockError:
+        """The error for a frame that may hold a part of the answer and cannot be read."""
+        text = f"an event of the stream cannot be read: {why}"
+        if self._begun:
+            return StreamInterrupted(text, partial=self._partial())
+        return MalformedResponse(text)
 
     def _raise_held(self) -> None:
         error, self._error = self._error, None

@@ -229,8 +229,9 @@ def _block(part: Content) -> JSONObject | None:
 def _stop_reason(result: Result) -> str:
     if result.stop_reason == "maxTokens" and result.metadata.response_status == _WINDOW_FULL:
         return _WINDOW_FULL
+    # An unknown reason is no normal end: of the reasons of this wire, `max_tokens` is the nearest.
     known = _STOP_REASONS.get(result.stop_reason)
-    return known or ("tool_use" if result.tool_uses else "end_turn")
+    return known or ("tool_use" if result.tool_uses else "max_tokens")
 
 
 def _stop_sequence(reason: str, given: Sequence[str]) -> str | None:

@@ -19,6 +19,8 @@ def facts(metadata: Metadata) -> list[Header]:
         told.append((b"x-penstock-cost-usd", nanos_to_text(metadata.cost_nanos).encode()))
     if metadata.continued_by is not None:
         told.append((b"x-penstock-continued-by", header_value(metadata.continued_by)))
+    if metadata.stop_detail is not None:
+        told.append((b"x-penstock-stop-detail", header_value(metadata.stop_detail)))
     return told
 
 

@@ -201,8 +201,9 @@ def _tool_delta(delta: ToolUseDelta) -> bytes:
 
 
 def _finish_reason(result: Result) -> str:
+    # An unknown reason is no normal end: of the reasons of this wire, `length` is the nearest.
     known = _FINISH_REASONS.get(result.stop_reason)
-    return known or ("tool_calls" if result.tool_uses else "stop")
+    return known or ("tool_calls" if result.tool_uses else "length")
 
 
 def _usage(usage: Usage) -> _Usage | msgspec.UnsetType:

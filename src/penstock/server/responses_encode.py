@@ -127,6 +127,8 @@ _OWN_FIELDS = frozenset(
     }
 )
 
+_WHOLE = frozenset({"endTurn", "stopSequence", "toolUse"})
+
 write_json = msgspec.json.Encoder().encode
 
 
@@ -209,7 +211,7 @@ def items_of(result: Result, writer: ResponseWriter) -> list[Item]:
             if any(other.id == item.id for other in items):
                 item.id = writer.item_id("mcp", len(items))
             items.append(item)
-    if result.stop_reason == "maxTokens" and items and isinstance(items[-1], MessageItem):
+    if incomplete_reason(result) and items and isinstance(items[-1], MessageItem):
         items[-1].status = "incomplete"
     add_seal(items, result.content, writer)
     return items
@@ -270,8 +272,14 @@ def add_seal(items: list[Item], content: Sequence[Content], writer: ResponseWrit
 
 
 def incomplete_reason(result: Result) -> str | None:
-    """Why the answer is not whole, or None."""
-    return "max_output_tokens" if result.stop_reason == "maxTokens" else None
+    """Why the answer is not whole, or None.
+
+    An unknown reason is no normal end: of the reasons of this wire, `max_output_tokens` is the
+    nearest.
+    """
+    if result.stop_reason in _WHOLE or (result.tool_uses and result.stop_reason != "maxTokens"):
+        return None
+    return "max_output_tokens"
 
 
 def phase_of(part: Text) -> str | msgspec.UnsetType:

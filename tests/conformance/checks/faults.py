@@ -26,13 +26,6 @@ OWN_LIMIT_S = 3.0
 """The same for a request's own: it runs from its beginning, before it is on its way."""
 
 
-async def malformed_event(case: Case) -> None:
-    case.play(Scenario(text=PIECES, fault=Fault("malformed", 2)))
-    events = await collect(await case.stream())
-    assert texts(events) == list(PIECES)
-    assert completed(events).text == TEXT
-
-
 def interrupted(kind: FaultKind, *, after: int = 2) -> Callable[[Case], Awaitable[None]]:
     """The check that this fault is StreamInterrupted, with the text that had come."""
 
@@ -88,7 +81,7 @@ async def idle(case: Case) -> None:
 
 
 async def only_pings(case: Case) -> None:
-    """Signs of life are no progress, neither before the first piece nor after it."""
+    """Signs of life count for a limited time, before the first piece and after it."""
     case.play(Scenario(text=PIECES, fault=Fault("pings")))
     await _times_out(case, case.stream)
     case.play(Scenario(text=PIECES, fault=Fault("pings", 2)))

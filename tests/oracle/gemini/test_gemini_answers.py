@@ -88,7 +88,6 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
         _event({"text": "a"}, {"text": "b"}, {"functionCall": {"name": "f", "args": {"x": [1]}}}),
         _event({"functionCall": {"id": "i", "name": "g"}}, finishReason="STOP"),
     ],
-    "other reason": [_event({"text": "a"}, finishReason="OTHER")],
     "no parts": [
         _event({"text": "a"}),
         {"candidates": [{"finishReason": "MAX_TOKENS", "index": 0}], "modelVersion": "m"},

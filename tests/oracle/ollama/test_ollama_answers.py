@@ -52,7 +52,6 @@ BODIES = {
     ),
     "uncounted": HEAD + '{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}',
     "no reason": HEAD + '{"role":"assistant","content":"Hi"},"done":true}',
-    "load": last('{"role":"assistant","content":""}', "load"),
     "news": last('{"role":"assistant","content":"Hi","news":[1]}')[:-1] + ',"more":{"a":1}}',
 }
 STREAMS = {
@@ -109,8 +108,7 @@ def their_facts(parts: Sequence[ollama.ChatResponse]) -> dict[str, Any]:
         "text": "".join(part.message.content or "" for part in parts),
         "calls": [(call.name, dict(call.arguments)) for call in calls],
         "model": end.model,
-        # An older server names no reason; it can only have come to its end.
-        "reason": end.done_reason or "stop",
+        "reason": end.done_reason,
         "input": end.prompt_eval_count,
         "output": end.eval_count,
     }

@@ -32,7 +32,7 @@ FailureKind: TypeAlias = Literal[
 FaultKind: TypeAlias = Literal[
     "malformed",  # an event that is not the protocol, with the good ones around it
     "truncated",  # the body ends well, the stream does not
-    "no_terminal",  # everything but the event that says why it ended
+    "no_terminal",  # everything up to the event that says why it ended
     "cut",  # the connection ends in the middle of the body
     "reset",  # the connection is torn down
     "stall",  # nothing more comes, and the connection stays

@@ -14,6 +14,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import TracebackType
 
 from tests.support.wire.connection import Exchange, Writer, read_request
@@ -308,7 +309,7 @@ def _with_fault(dialect: WireDialect, scenario: Scenario, seen: Seen) -> Iterato
     if fault is None:
         yield from frames
     elif fault.kind == "no_terminal":
-        yield from (frame for frame in frames if not frame.terminal)
+        yield from takewhile(lambda frame: not frame.terminal, frames)
     elif fault.kind == "malformed":
         before = list(_first_pieces(frames, fault.after))
         yield from (*before, dialect.malformed_event(), *frames[len(before) :])

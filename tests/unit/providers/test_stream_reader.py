@@ -38,8 +38,8 @@ class WordReader(StreamReader[str]):
     def _read(self, frames: Sequence[str], events: list[ProviderEvent]) -> None:
         for frame in frames:
             if frame == FOREIGN:
-                self.malformed += 1
-            elif frame == STOP:
+                raise self._unreadable("no word")
+            if frame == STOP:
                 self._stopped = True
             elif frame == END:
                 self._end(events)
@@ -79,21 +79,29 @@ def test_without_a_terminal_frame_the_end_of_the_body_brings_the_reply() -> None
     assert reader.finish() == []
 
 
-@pytest.mark.parametrize("frames", [[], ["a", "b"], [FOREIGN, "ab"]])
+@pytest.mark.parametrize("frames", [[], ["a", "b"]])
 def test_an_end_that_comes_too_early_is_an_interruption_with_the_text(frames: list[str]) -> None:
     reader = WordReader()
     reader.feed(frames)
     with pytest.raises(StreamInterrupted, match="ended before <stop> came") as caught:
         reader.finish()
-    assert caught.value.partial == "".join(frames).removeprefix(FOREIGN)
+    assert caught.value.partial == "".join(frames)
 
 
 def test_a_stream_of_foreign_frames_is_not_this_protocol() -> None:
     reader = WordReader()
-    assert reader.feed([FOREIGN, FOREIGN]) == []
-    assert reader.malformed == 2
-    with pytest.raises(MalformedResponse, match="holds no words"):
-        reader.finish()
+    with pytest.raises(MalformedResponse, match="cannot be read: no word"):
+        reader.feed([FOREIGN, FOREIGN])
+    assert reader.finish() == []
+
+
+def test_a_foreign_frame_among_words_is_an_interruption_with_the_text() -> None:
+    reader = WordReader()
+    assert reader.feed(["a", FOREIGN, "b", STOP, END]) == [Chunk("a")]
+    with pytest.raises(StreamInterrupted, match="cannot be read: no word") as caught:
+        reader.feed([])
+    assert caught.value.partial == "a"
+    assert reader.finish() == []
 
 
 def read_on(reader: WordReader) -> object:

@@ -22,6 +22,7 @@ from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, Usage,
 from penstock.contract.messages import user
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo
+from penstock.providers import openai_chat
 from penstock.providers.credentials import Secret
 from penstock.providers.dialect import Dialect
 from penstock.providers.http import HttpTransport, TransportSettings
@@ -42,8 +43,16 @@ from tests.support.raw import (
 )
 
 ASK = SamplingRequest(messages=(user("hi"),), max_tokens=9)
-IMPATIENT = TransportSettings(first_token_timeout_s=0.2, idle_timeout_s=0.2)
+IMPATIENT = TransportSettings(
+    first_token_timeout_s=0.2, idle_timeout_s=0.2, keep_alive_timeout_s=0.2
+)
 END = event("[END]")
+TEXT_AND_ERROR = (
+    b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    b'data: {"error": {"message": "no more"}}\n\n'
+)
+HANGING_S = 20.0
+"""Less than the idle timeout of the transport."""
 
 
 @pytest.fixture
@@ -439,6 +448,82 @@ async def test_silence_in_mid_stream_is_an_interruption(
         assert asyncio.get_running_loop().time() - started < 20
     assert caught.value.partial == "a"
     assert isinstance(caught.value.__cause__, ProviderTimeout)
+
+
+KEPT_ALIVE = TransportSettings(
+    first_token_timeout_s=0.2, idle_timeout_s=0.2, keep_alive_timeout_s=1.0
+)
+
+
+async def send_pings(peer: Peer, begun: bytes) -> None:
+    """For 0.9 s, each within the limit of silence."""
+    await peer.request()
+    await peer.send(STREAM_HEAD + begun)
+    for _ in range(6):
+        await pass_time(0.15)
+        await peer.send(PING)
+
+
+@timeless
+@pytest.mark.parametrize("begun", [b"", chunk(event("a"))], ids=["first token", "mid-stream"])
+async def test_keep_alives_count_as_life(begun: bytes) -> None:
+    async def answer(peer: Peer) -> None:
+        await send_pings(peer, begun)
+        await peer.send(chunk(event("b")) + chunk(END) + LAST_CHUNK)
+
+    async with RawServer(answer) as server, HttpTransport(KEPT_ALIVE) as transport:
+        events = await read(provider_at(server, transport))
+    assert events[-1] == Finished(said("ab" if begun else "b"))
+
+
+@timeless
+@pytest.mark.parametrize("begun", [b"", chunk(event("a"))], ids=["first token", "mid-stream"])
+async def test_keep_alives_count_for_a_limited_time_only(begun: bytes) -> None:
+    async def answer(peer: Peer) -> None:
+        await send_pings(peer, begun)
+        await pass_time(0.11)
+        await peer.gone()
+
+    async with RawServer(answer) as server, HttpTransport(KEPT_ALIVE) as transport:
+        with pytest.raises((ProviderTimeout, StreamInterrupted)) as caught:
+            await read(provider_at(server, transport))
+    error = caught.value.__cause__ if begun else caught.value
+    assert isinstance(error, ProviderTimeout)
+    assert str(error) == "no token came within 1 s, only keep-alive signals"
+    assert not caught.value.retryable
+
+
+@timeless
+async def test_keep_alives_that_stop_are_silence() -> None:
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(STREAM_HEAD)
+        await pass_time(0.15)
+        await peer.send(PING)
+        await pass_time(0.21)
+        await peer.gone()
+
+    async with RawServer(answer) as server, HttpTransport(KEPT_ALIVE) as transport:
+        with pytest.raises(ProviderTimeout, match="only keep-alive signals"):
+            await read(provider_at(server, transport))
+
+
+async def test_an_error_behind_events_does_not_wait_for_the_next_bytes(
+    transport: HttpTransport,
+) -> None:
+    """The server says nothing more and keeps the connection open."""
+
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(STREAM_HEAD + chunk(TEXT_AND_ERROR))
+        await peer.gone()
+
+    async with RawServer(answer) as server:
+        stream = provider_at(server, transport, openai_chat.DIALECT).stream("m", ASK)
+        assert await anext(stream) == [Chunk("a")]
+        async with asyncio.timeout(HANGING_S):
+            with pytest.raises(ProviderUnavailable, match="no more"):
+                await anext(stream)
 
 
 @timeless

@@ -108,7 +108,7 @@ def test_what_has_no_place_on_this_wire_is_left_out() -> None:
         ("maxTokens", "max_tokens"),
         ("stopSequence", "stop_sequence"),
         ("toolUse", "tool_use"),
-        ("something_new", "end_turn"),
+        ("something_new", "max_tokens"),
     ],
 )
 def test_why_it_stopped(reason: str, expected: str) -> None:

@@ -83,7 +83,7 @@ def test_an_answer_that_says_nothing() -> None:
         ((), "endTurn", "stop"),
         ((), "stopSequence", "stop"),
         ((), "maxTokens", "length"),
-        ((), "something new", "stop"),
+        ((), "something new", "length"),
         ((ToolUse("a", "f", {}),), "something new", "tool_calls"),
     ],
 )

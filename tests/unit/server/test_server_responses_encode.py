@@ -217,9 +217,16 @@ def test_an_answer_that_was_cut() -> None:
     assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-@pytest.mark.parametrize("reason", ["endTurn", "stopSequence", "toolUse", "something new"])
+@pytest.mark.parametrize("reason", ["endTurn", "stopSequence", "toolUse"])
 def test_an_answer_that_ended_otherwise_is_whole(reason: str) -> None:
     assert whole(Text("x"), reason=reason)["status"] == "completed"
+
+
+def test_an_answer_that_ended_for_an_unknown_reason_is_not_whole() -> None:
+    response = whole(Text("x"), reason="something new")
+    assert response["status"] == response["output"][-1]["status"] == "incomplete"
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert whole(ToolUse("a", "f", {}), reason="something new")["status"] == "completed"
 
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(3), Usage(None, 4)])

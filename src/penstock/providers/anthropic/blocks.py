@@ -155,7 +155,7 @@ class Blocks:
         self._by_index[index] = part
 
     def add(self, index: int, delta: Delta, events: list[ProviderEvent]) -> bool:
-        """Take the next piece of a block; False when there is no such block."""
+        """Take the next piece of a block; False when it holds content of no such block."""
         part = self._by_index.get(index)
         if delta.type == "text_delta":
             if not isinstance(part, _Text):
@@ -175,7 +175,7 @@ class Blocks:
             events.append(ToolUseDelta(part.slot, arguments=delta.partial_json))
         elif isinstance(part, _MCPCall) and delta.partial_json:
             part.pieces.append(delta.partial_json)
-        return index in self._by_index
+        return index in self._by_index or not (delta.thinking or delta.partial_json)
 
     def end(self, index: int, events: list[ProviderEvent]) -> None:
         """A block is whole: thinking is signed, a call of an MCP server has its arguments."""

@@ -7,33 +7,31 @@ pieces, of events) are skipped, as the API asks of its clients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from penstock.contract.errors import ContentRejected, MalformedResponse, StreamInterrupted
+from penstock.contract.errors import ContentRejected, MalformedResponse
 from penstock.contract.events import Chunk, Finished, ProviderEvent
-from penstock.contract.exchange import Reply, StopReason, Usage
-from penstock.contract.messages import JSONObject, ToolUse
+from penstock.contract.exchange import Reply, Usage
+from penstock.contract.messages import Content, JSONObject, ToolUse
 from penstock.providers.anthropic.blocks import Blocks
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.anthropic.resume import PAUSED
 from penstock.providers.anthropic.shapes import Answer, Event, StopDetails, WireUsage
 from penstock.providers.counts import has_counts
+from penstock.providers.endings import check_ending, is_cut, stop_detail, stop_reason
 from penstock.providers.extra import other_fields
 from penstock.providers.json_body import read_json
-from penstock.providers.stream_reader import StreamReader
+from penstock.providers.stream_reader import StreamReader, may_hold_content
 from penstock.streaming.sse import ServerSentEvent
 
-_STOP_REASONS: Mapping[str, StopReason] = {
-    "end_turn": "endTurn",
-    "stop_sequence": "stopSequence",
-    "max_tokens": "maxTokens",
-    "model_context_window_exceeded": "maxTokens",
-    "tool_use": "toolUse",
-    # The reply of a pause has no stop reason: it has not stopped.
-    PAUSED: "",
-}
+_CONTENT_TYPES = frozenset(
+    {
+        *("message_start", "message_delta", "message_stop", "error"),
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+    }
+)
 
 _ANSWER_FIELDS = frozenset({"role", "stop_sequence", *Answer.__struct_fields__} - {"stop_details"})
 
@@ -54,7 +52,7 @@ def decode(body: bytes) -> Reply:
     for index, block in enumerate(answer.content):
         collected.blocks.begin(index, block, [])
     # The body is whole, so a server that names no reason has simply come to its end.
-    return collected.reply(answer.stop_reason or "end_turn", pieces=False)
+    return collected.reply(answer.stop_reason, pieces=False)
 
 
 def further(body: bytes) -> JSONObject:
@@ -83,7 +81,8 @@ class MessageStreamDecoder(StreamReader[ServerSentEvent]):
             except (ValueError, RecursionError) as unread:
                 if frame.event == "error":
                     raise map_inline_error(frame.data) from unread
-                self.malformed += 1
+                if may_hold_content(frame, _CONTENT_TYPES):
+                    raise self._unreadable(unread) from unread
                 continue
             delta = event.delta
             # Most events are one piece of text in a block that has begun.
@@ -106,7 +105,7 @@ class MessageStreamDecoder(StreamReader[ServerSentEvent]):
             case "content_block_delta" if event.delta is not None:
                 self._begun = True
                 if not collected.blocks.add(event.index, event.delta, events):
-                    self.malformed += 1
+                    raise self._unreadable("it belongs to a block that never began")
             case "content_block_start" if event.content_block is not None:
                 self._begun = True
                 collected.blocks.begin(event.index, event.content_block, events)
@@ -130,12 +129,8 @@ class MessageStreamDecoder(StreamReader[ServerSentEvent]):
                     raise map_inline_error(frame.data)
 
     def _settle(self, events: list[ProviderEvent]) -> None:
-        reason = self._collected.reason
-        if reason is None:
-            raise StreamInterrupted(
-                "message_stop came without a stop_reason", partial=self._partial()
-            )
-        events.append(Finished(self._collected.reply(reason, pieces=True)))
+        # Compatible servers may give no reason; `message_stop` says that the answer is whole.
+        events.append(Finished(self._collected.reply(self._collected.reason, pieces=True)))
         self._ended = True
 
     def _partial(self) -> str:
@@ -179,20 +174,30 @@ class _Collector:
             if (value := getattr(usage, name)) is not None:
                 setattr(self.usage, name, value)
 
-    def reply(self, reason: str, *, pieces: bool) -> Reply:
-        """The whole answer; raises ContentRejected when it was refused."""
+    def reply(self, reason: str | None, *, pieces: bool) -> Reply:
+        """The whole answer; raises the error that it ended with, such as ContentRejected."""
         if reason == "refusal":
             raise ContentRejected(_refusal(self.details), partial=self.blocks.partial)
-        stop = _STOP_REASONS.get(reason, reason)
-        content = self.blocks.content(cut=stop == "maxTokens", pieces=pieces)
-        if any(isinstance(part, ToolUse) for part in content):
-            stop = "toolUse"
-        elif reason == "tool_use":
-            raise MalformedResponse("the answer stopped for a tool and names none")
+        check_ending(reason, partial=self.blocks.partial)
+        paused = reason == PAUSED
+        content = self.blocks.content(cut=is_cut(reason) and not paused, pieces=pieces)
         usage = _usage(self.usage)
         if self._unreadable:
             usage = msgspec.structs.replace(usage, implausible=True)
-        return Reply(content, self.model or "", stop, usage, self.response_id, reason)
+        return Reply(
+            content,
+            self.model or "",
+            # A pause is no stop, unless the answer calls a tool.
+            "" if paused and not _calls(content) else stop_reason(reason, content),
+            usage,
+            self.response_id,
+            reason,
+            stop_detail=stop_detail(reason),
+        )
+
+
+def _calls(content: Sequence[Content]) -> bool:
+    return any(isinstance(part, ToolUse) for part in content)
 
 
 def _refusal(details: StopDetails | None) -> str:

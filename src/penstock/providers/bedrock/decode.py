@@ -7,27 +7,15 @@ from typing import Any, cast
 
 import msgspec
 
-from penstock.contract.errors import ContentRejected, MalformedResponse
-from penstock.contract.exchange import Reply, StopReason, Usage
+from penstock.contract.errors import MalformedResponse
+from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import Content, Reasoning, Text, ToolUse, join_text
 from penstock.providers.bedrock.errors import map_error
 from penstock.providers.bedrock.shapes import Answer, Block, ReasoningBlock, WireUsage
 from penstock.providers.counts import read_counts
+from penstock.providers.endings import check_ending, stop_detail, stop_reason
 from penstock.providers.json_body import read_json
 
-_STOP_REASONS: Mapping[str, StopReason] = {
-    "end_turn": "endTurn",
-    "tool_use": "toolUse",
-    "max_tokens": "maxTokens",
-    "stop_sequence": "stopSequence",
-    "model_context_window_exceeded": "maxTokens",
-}
-_REJECTED: Mapping[str, str] = {
-    "guardrail_intervened": "a guardrail intervened",
-    "content_filtered": "the provider's content filter stopped it",
-    "refusal": "the model refused",
-}
-_MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 _SERVER_TOOL = "server_tool_use"
 
 _decode_answer = msgspec.json.Decoder(Answer).decode
@@ -49,33 +37,20 @@ def decode(body: bytes, headers: Mapping[str, str]) -> Reply:
 def reply(
     content: tuple[Content, ...], reason: str, usage: msgspec.Raw, headers: Mapping[str, str]
 ) -> Reply:
-    """The whole answer; raises ContentRejected or MalformedResponse when its reason says so.
+    """The whole answer; raises the error that it ended with, such as ContentRejected.
 
     The body carries no id and no model; the id is that of the HTTP request.
     """
-    check(reason, join_text(content))
-    calls = any(isinstance(part, ToolUse) for part in content)
+    check_ending(reason, partial=join_text(content))
     return Reply(
         content,
         "",
-        "toolUse" if calls else _STOP_REASONS.get(reason, reason),
+        stop_reason(reason, content),
         read_counts(usage, _decode_usage, _usage),
         headers.get("x-amzn-requestid"),
         reason,
+        stop_detail=stop_detail(reason),
     )
-
-
-def check(reason: str, partial: str) -> None:
-    """Raise when an answer that stops for this reason is none."""
-    if reason in _REJECTED:
-        raise ContentRejected(f"{_REJECTED[reason]} ({reason})", partial=partial)
-    if reason in _MALFORMED:
-        raise MalformedResponse(f"the model's own output could not be read ({reason})")
-
-
-def is_cut(reason: str) -> bool:
-    """Whether the answer ran out of tokens."""
-    return _STOP_REASONS.get(reason) == "maxTokens"
 
 
 def is_callers(kind: str | None) -> bool:

@@ -15,7 +15,7 @@ from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolU
 from penstock.contract.exchange import Reply
 from penstock.contract.messages import ToolUse
 from penstock.providers.bedrock.blocks import Blocks, TextBlock, ThinkingBlock
-from penstock.providers.bedrock.decode import check, is_callers, is_cut, reply
+from penstock.providers.bedrock.decode import is_callers, reply
 from penstock.providers.bedrock.errors import map_stream_error
 from penstock.providers.bedrock.shapes import (
     ContentBlockDelta,
@@ -25,6 +25,7 @@ from penstock.providers.bedrock.shapes import (
     ReasoningPiece,
     StreamMetadata,
 )
+from penstock.providers.endings import check_ending, is_cut
 from penstock.providers.stream_reader import StreamReader
 from penstock.streaming.assemble import CallBuffer
 from penstock.streaming.eventstream import EventStreamMessage
@@ -86,8 +87,10 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
                 elif kind == "metadata":
                     self._usage = _decode_metadata(frame.payload).usage
                     self._metadata = True
-            except (ValueError, RecursionError):
-                self.malformed += 1
+            except (ValueError, RecursionError) as unread:
+                # The counts are no part of the answer, and behind its reason there is no more.
+                if kind != "metadata" and self._reason is None:
+                    raise self._unreadable(unread) from unread
             if self._metadata and self._reason is not None:
                 self._end(events)
                 break
@@ -154,7 +157,7 @@ class ConverseStreamDecoder(StreamReader[EventStreamMessage]):
         reason = self._reason
         if reason is None:
             return None
-        check(reason, self._partial())
+        check_ending(reason, partial=self._partial())
         content = self._blocks.content(cut=is_cut(reason))
         if any(isinstance(part, ToolUse) and not part.name for part in content):
             raise MalformedResponse("a tool call has no name")

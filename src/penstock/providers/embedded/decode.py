@@ -21,6 +21,7 @@ from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDe
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import JSONObject
 from penstock.providers.embedded.encode import ChatCall
+from penstock.providers.endings import check_ending, is_cut, stop_reason
 from penstock.streaming.assemble import Assembler
 
 _REPLY_KEY = re.compile(r'^\s*\{\s*"reply"\s*:\s*')
@@ -79,9 +80,7 @@ class Decoder:
         for chunk in chunks:
             if self.finished:
                 break
-            wire = self._read(chunk)
-            if wire is not None:
-                self._advance(wire, events)
+            self._advance(self._read(chunk), events)
         return events
 
     def finish(self) -> list[ProviderEvent]:
@@ -93,11 +92,14 @@ class Decoder:
             )
         return []
 
-    def _read(self, chunk: str) -> _Wire | None:
+    def _read(self, chunk: str) -> _Wire:
         try:
             wire = _decode_chunk(chunk)
-        except msgspec.DecodeError:
-            return None
+        except msgspec.DecodeError as error:
+            raise StreamInterrupted(
+                f"a part of llama.cpp's answer cannot be read: {error}",
+                partial=self._assembler.partial_text,
+            ) from error
         if wire.error is not None:
             raise _reported(wire.error)
         self._response_id = self._response_id or wire.id
@@ -125,7 +127,8 @@ class Decoder:
                 return
 
     def _conclude(self, finish_reason: str, events: list[ProviderEvent]) -> None:
-        truncated = finish_reason == "length"
+        check_ending(finish_reason, partial=self._assembler.partial_text)
+        truncated = is_cut(finish_reason)
         text, call = self._reader.end(truncated=truncated)
         self._say(self._stops.push(text), events)
         if self._stops.hit:
@@ -138,7 +141,7 @@ class Decoder:
             events.append(delta)
             self._end("toolUse", events)
         else:
-            self._end("maxTokens" if truncated else "endTurn", events)
+            self._end(stop_reason(finish_reason, ()), events)
 
     def _say(self, text: str, events: list[ProviderEvent]) -> None:
         if text:

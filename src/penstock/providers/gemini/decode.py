@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
 
 import msgspec
 
 from penstock.contract.errors import ContentRejected, MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
-from penstock.contract.exchange import Reply, StopReason, Usage
+from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import (
     Audio,
     Content,
@@ -25,6 +24,7 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.providers.counts import has_counts, read_counts
+from penstock.providers.endings import check_ending, stop_detail, stop_reason
 from penstock.providers.gemini import mcp
 from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
 from penstock.providers.gemini.errors import map_inline_error
@@ -41,34 +41,6 @@ from penstock.providers.json_body import read_json
 from penstock.providers.reports import listed_error
 from penstock.streaming.assemble import Assembler, check_tool_calls
 
-_STOP_REASONS: Mapping[str, StopReason] = {
-    "STOP": "endTurn",
-    "MAX_TOKENS": "maxTokens",
-    # The limit of one request, and no token by which to go on.
-    "CONTINUATION": "maxTokens",
-}
-_FILTERED = frozenset(
-    {
-        "SAFETY",
-        "RECITATION",
-        "LANGUAGE",
-        "BLOCKLIST",
-        "PROHIBITED_CONTENT",
-        "SPII",
-        "IMAGE_SAFETY",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-        "IMAGE_OTHER",
-    }
-)
-_MALFORMED = frozenset(
-    {
-        "MALFORMED_FUNCTION_CALL",
-        "UNEXPECTED_TOOL_CALL",
-        "TOO_MANY_TOOL_CALLS",
-        "MALFORMED_RESPONSE",
-    }
-)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _SHOWN = 300
 
@@ -90,7 +62,7 @@ def decode(body: bytes) -> Reply:
         raise blocked(answer) or MalformedResponse("the answer holds no candidates")
     collected.add(candidate, [])
     # The body is whole, so a server that names no reason has simply come to its end.
-    return collected.reply(candidate.finish_reason or "STOP")
+    return collected.reply(candidate.finish_reason)
 
 
 def first_candidate(answer: Answer) -> Candidate | None:
@@ -163,26 +135,23 @@ class Collector:
         if candidate.finish_message:
             self._message = candidate.finish_message
 
-    def reply(self, reason: str) -> Reply:
-        """The whole answer; raises ContentRejected when a filter ended it."""
-        said = f"{reason}: {self._message}" if self._message else reason
-        said = " ".join(said[:_SHOWN].split())
-        if reason in _FILTERED:
-            raise ContentRejected(f"the provider stopped the answer: {said}", partial=self.partial)
-        if reason in _MALFORMED:
-            raise MalformedResponse(f"the model broke its own protocol: {said}")
+    def reply(self, reason: str | None) -> Reply:
+        """The whole answer; raises the error that it ended with, such as ContentRejected."""
+        check_ending(reason, partial=self.partial, said=self._message)
         content = self._parts.content()
         if any(isinstance(part, ToolUse) and not part.name for part in content):
             raise MalformedResponse("a tool call has no name")
+        # Without a token, `CONTINUATION` is the limit of one request.
         paused = reason == "CONTINUATION" and self._token is not None
         return Reply(
             _marked(content, self._token) if paused else content,
             self.model or "",
             # Empty, so that an answer that never ends is not taken for one that did.
-            "" if paused else _stop_reason(reason, content),
+            "" if paused else stop_reason(reason, content),
             read_counts(self.usage, _decode_usage, _usage),
             self.response_id,
             reason,
+            stop_detail=stop_detail(reason),
         )
 
     def _add_part(self, part: PartPiece, events: list[ProviderEvent]) -> None:
@@ -245,12 +214,6 @@ def _marked(content: tuple[Content, ...], token: str | None) -> tuple[Content, .
     last: Content = content[-1] if content else Text("")
     marked = msgspec.structs.replace(last, meta={**(last.meta or {}), CONTINUATION: token})
     return (*content[:-1], marked)
-
-
-def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
-    if any(isinstance(part, ToolUse) for part in content):
-        return "toolUse"
-    return _STOP_REASONS.get(reason, reason)
 
 
 def _usage(usage: WireUsage) -> Usage:

@@ -11,7 +11,8 @@ from penstock.providers.gemini.decode import Collector, blocked, decode_answer
 from penstock.providers.gemini.errors import map_inline_error
 from penstock.providers.gemini.shapes import Answer
 from penstock.providers.reports import listed_error
-from penstock.providers.stream_reader import StreamReader
+from penstock.providers.stop_reasons import meaning_of
+from penstock.providers.stream_reader import StreamReader, may_hold_content
 from penstock.streaming.sse import ServerSentEvent
 
 
@@ -41,7 +42,8 @@ class GeminiStreamDecoder(StreamReader[ServerSentEvent]):
             except (ValueError, RecursionError) as unread:
                 if frame.event == "error" or listed_error(frame.data):
                     raise map_inline_error(frame.data) from unread
-                self.malformed += 1
+                if may_hold_content(frame):
+                    raise self._unreadable(unread) from unread
                 continue
             collected.learn(answer)
             if answer.candidates:
@@ -49,7 +51,7 @@ class GeminiStreamDecoder(StreamReader[ServerSentEvent]):
                 for candidate in answer.candidates:
                     if not candidate.index:
                         collected.add(candidate, events)
-                        if candidate.finish_reason:
+                        if meaning_of(candidate.finish_reason) != "none":
                             self._reason = candidate.finish_reason
                 if answer.error is None:
                     continue

@@ -8,23 +8,22 @@ rounds of a conversation because a part of them is random for each answer. Tool 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
-from penstock.contract.exchange import Reply, StopReason, Usage
+from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import ToolUse
 from penstock.providers.counts import count_of
+from penstock.providers.endings import check_ending, is_cut, stop_detail, stop_reason
 from penstock.providers.json_body import read_json
 from penstock.providers.ollama import tool_names
 from penstock.providers.ollama.errors import map_inline_error
 from penstock.providers.ollama.shapes import Answer, Function, Line, Piece, ToolCall
-from penstock.providers.stream_reader import StreamReader
+from penstock.providers.stream_reader import NO_CONTENT, StreamReader
 from penstock.streaming.assemble import Assembler
-
-_STOP_REASONS: Mapping[str, StopReason] = {"stop": "endTurn", "length": "maxTokens"}
 
 _decode_line = msgspec.json.Decoder(Line).decode
 _decode_answer = msgspec.json.Decoder(Answer).decode
@@ -60,9 +59,10 @@ class OllamaStreamDecoder(StreamReader[bytes]):
         for frame in frames:
             try:
                 line = _decode_line(frame)
-            except (ValueError, RecursionError):
-                self.malformed += 1
-                continue
+            except (ValueError, RecursionError) as unread:
+                if frame in NO_CONTENT:
+                    continue
+                raise self._unreadable(unread) from unread
             piece = line.message
             if piece is not None:
                 self._begun = True
@@ -75,7 +75,6 @@ class OllamaStreamDecoder(StreamReader[bytes]):
                 events.append(Finished(self._collected.reply(_last_line(frame))))
                 self._ended = True
                 break
-            self.malformed += piece is None
 
     def _partial(self) -> str:
         return self._collected.partial
@@ -116,18 +115,19 @@ class _Collector:
 
     def reply(self, answer: Answer) -> Reply:
         """The whole answer, with what its last line says."""
-        reason = answer.done_reason or "stop"
-        content = self._assembler.content(cut=reason == "length")
-        calls = [part for part in content if isinstance(part, ToolUse)]
-        if not all(call.name for call in calls):
+        reason = answer.done_reason
+        check_ending(reason, partial=self.partial)
+        content = self._assembler.content(cut=is_cut(reason))
+        if any(isinstance(part, ToolUse) and not part.name for part in content):
             raise MalformedResponse("a tool call has no name")
         return Reply(
             content,
             answer.model or "",
-            "toolUse" if calls else _STOP_REASONS.get(reason, reason),
+            stop_reason(reason, content),
             Usage(count_of(answer.prompt_eval_count), count_of(answer.eval_count)),
             None,
             reason,
+            stop_detail=stop_detail(reason),
         )
 
     def _add_call(self, call: ToolCall, events: list[ProviderEvent]) -> None:

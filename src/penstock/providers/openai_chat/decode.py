@@ -7,16 +7,17 @@ with or without an index or an id; usage in the last event, in a later one, or n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.contract.errors import ContentRejected, MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
-from penstock.contract.exchange import Reply, StopReason, Usage
-from penstock.contract.messages import Content, JSONObject, ToolUse
+from penstock.contract.exchange import Reply, Usage
+from penstock.contract.messages import JSONObject, ToolUse
 from penstock.providers.counts import has_counts, read_counts
+from penstock.providers.endings import check_ending, is_cut, stop_detail, stop_reason
 from penstock.providers.extra import beyond, read_object
 from penstock.providers.json_body import read_json
 from penstock.providers.openai_chat.shapes import (
@@ -33,16 +34,10 @@ from penstock.providers.openai_chat.tool_calls import CallPlaces
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.openai_wire.usage import OutputDetails, counted
 from penstock.providers.reports import listed_error
-from penstock.providers.stream_reader import StreamReader
+from penstock.providers.stop_reasons import meaning_of
+from penstock.providers.stream_reader import DONE, StreamReader, may_hold_content
 from penstock.streaming.assemble import Assembler
 from penstock.streaming.sse import ServerSentEvent
-
-_STOP_REASONS: Mapping[str, StopReason] = {
-    "stop": "endTurn",
-    "length": "maxTokens",
-    "tool_calls": "toolUse",
-    "function_call": "toolUse",
-}
 
 _ANSWER_FIELDS = frozenset({"object", "created", *Answer.__struct_fields__})
 _CHOICE_FIELDS = frozenset(Choice.__struct_fields__)
@@ -64,12 +59,14 @@ def decode(body: bytes) -> Reply:
     choice = next((choice for choice in answer.choices or () if not choice.index), None)
     if choice is None:
         raise MalformedResponse("the answer holds no choices")
+    if choice.error:
+        raise map_inline_error(choice.error)
     collected = _Collector()
     collected.learn_names(answer)
     collected.add(choice.message or MessagePiece(), [])
     collected.usage = answer.usage
     # The body is whole, so a server that names no reason has simply come to its end.
-    return collected.reply(choice.finish_reason or "stop")
+    return collected.reply(choice.finish_reason)
 
 
 def further(body: bytes) -> JSONObject:
@@ -89,11 +86,15 @@ def further(body: bytes) -> JSONObject:
 
 
 class ChatStreamDecoder(StreamReader[ServerSentEvent]):
-    """The stream of a chat completion; it ends with `[DONE]`, or with the body."""
+    """The stream of a chat completion; it ends with `[DONE]`, or with the body.
 
-    __slots__ = ("_collected", "_reason")
+    `[DONE]` is enough for services that never give a `finish_reason`, and so is a `finish_reason`
+    for those that never send `[DONE]`.
+    """
 
-    end_mark = "a finish_reason"
+    __slots__ = ("_collected", "_done", "_reason")
+
+    end_mark = "a finish_reason or `[DONE]`"
     content = "choices"
 
     def __init__(self) -> None:
@@ -101,6 +102,7 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
         super().__init__()
         self._collected = _Collector()
         self._reason: str | None = None
+        self._done = False
 
     def _read(self, frames: Sequence[ServerSentEvent], events: list[ProviderEvent]) -> None:
         add = self._collected.add
@@ -110,11 +112,13 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
             try:
                 event = read(frame.data)
             except (ValueError, RecursionError) as unread:
-                if frame.data.strip() == b"[DONE]":
+                if frame.data.strip() == DONE:
                     break
                 if frame.event == "error" or listed_error(frame.data):
                     raise map_inline_error(frame.data) from unread
-                self.malformed += 1
+                # Behind the reason there is no more of the answer.
+                if self._reason is None and may_hold_content(frame):
+                    raise self._unreadable(unread) from unread
                 continue
             if not settled and isinstance(event, Answer):
                 self._collected.learn_names(event)
@@ -124,7 +128,9 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
                     if not choice.index:
                         if choice.delta is not None:
                             add(choice.delta, events)
-                        if choice.finish_reason:
+                        if choice.error:
+                            raise map_inline_error(choice.error)
+                        if meaning_of(choice.finish_reason) != "none":
                             self._reason = choice.finish_reason
             # Most events end here: they are one piece of text, and nothing else is new.
             if settled and choices and event.error is None and not has_counts(event.usage):
@@ -135,6 +141,7 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
         else:
             return
         # Only `[DONE]` leaves the loop before its end.
+        self._done = self._begun
         self._end(events)
 
     @property
@@ -156,7 +163,9 @@ class ChatStreamDecoder(StreamReader[ServerSentEvent]):
         return self._collected.partial
 
     def _reply(self) -> Reply | None:
-        return None if self._reason is None else self._collected.reply(self._reason)
+        if self._reason is None and not self._done:
+            return None
+        return self._collected.reply(self._reason)
 
 
 class _Collector:
@@ -207,23 +216,23 @@ class _Collector:
         if piece.refusal:
             self._refusal.append(piece.refusal)
 
-    def reply(self, reason: str) -> Reply:
-        """The whole answer; raises ContentRejected when it was refused or filtered."""
+    def reply(self, reason: str | None) -> Reply:
+        """The whole answer; raises the error that it ended with, such as ContentRejected."""
         if self._refusal:
             refusal = "".join(self._refusal)
             raise ContentRejected(f"the model refused: {refusal[:500]}", partial=self.partial)
-        if reason == "content_filter":
-            raise ContentRejected("the provider's content filter stopped it", partial=self.partial)
-        content = self._assembler.content(cut=reason == "length")
+        check_ending(reason, partial=self.partial)
+        content = self._assembler.content(cut=is_cut(reason))
         if any(isinstance(part, ToolUse) and not part.name for part in content):
             raise MalformedResponse("a tool call has no name")
         return Reply(
             content,
             self.model or "",
-            _stop_reason(reason, content),
+            stop_reason(reason, content),
             read_counts(self.usage, _decode_usage, _usage),
             self.response_id,
-            reason,
+            reason or None,
+            stop_detail=stop_detail(reason),
         )
 
     def _add_parts(self, parts: list[ContentPart], events: list[ProviderEvent]) -> None:
@@ -249,12 +258,6 @@ class _Collector:
         if id or name or arguments:
             self._assembler.tool(slot, id=id, name=name, arguments=arguments)
             events.append(ToolUseDelta(slot, id, name, arguments))
-
-
-def _stop_reason(reason: str, content: tuple[Content, ...]) -> StopReason:
-    if any(isinstance(part, ToolUse) for part in content):
-        return "toolUse"
-    return _STOP_REASONS.get(reason, reason)
 
 
 def _usage(usage: WireUsage) -> Usage:

@@ -66,6 +66,8 @@ class Choice(_Shape):
     message: MessagePiece | None = None
     finish_reason: str | None = None
     index: int | None = None
+    error: Any = None
+    """OpenRouter's, which reports here what stopped the provider behind it."""
 
 
 class Event(_Shape):

@@ -13,33 +13,46 @@ import msgspec
 
 from penstock.contract.errors import ContentRejected, MalformedResponse, ProviderUnavailable
 from penstock.contract.events import Finished, ProviderEvent
-from penstock.contract.exchange import Reply, StopReason, Usage
-from penstock.contract.messages import Content, JSONObject, ToolUse
+from penstock.contract.exchange import Reply, Usage
+from penstock.contract.messages import JSONObject
 from penstock.providers.counts import read_counts
+from penstock.providers.endings import check_ending, stop_detail, stop_reason
 from penstock.providers.extra import other_fields
 from penstock.providers.json_body import read_json
-from penstock.providers.openai_responses.items import Items
+from penstock.providers.openai_responses.items import Items, read_item
 from penstock.providers.openai_responses.shapes import (
     Event,
+    IncompleteDetails,
     OutputItem,
     Response,
     WireUsage,
 )
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.openai_wire.usage import counted
-from penstock.providers.stream_reader import StreamReader
+from penstock.providers.stop_reasons import meaning_of
+from penstock.providers.stream_reader import StreamReader, may_hold_content
 from penstock.streaming.sse import ServerSentEvent
 
 _TERMINAL = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
+_CONTENT_TYPES = _TERMINAL | {
+    "error",
+    "response.function_call_arguments.delta",
+    "response.mcp_call_arguments.done",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.output_text.delta",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_text.delta",
+    "response.refusal.delta",
+}
 
 _RESPONSE_FIELDS = frozenset({"object", "created_at", *Response.__struct_fields__})
 
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_response = msgspec.json.Decoder(Response).decode
 _decode_usage = msgspec.json.Decoder(WireUsage).decode
-_decode_item = msgspec.json.Decoder(OutputItem).decode
 
 
 def decode(body: bytes) -> Reply:
@@ -78,7 +91,8 @@ class ResponseStreamDecoder(StreamReader[ServerSentEvent]):
             except (ValueError, RecursionError) as unread:
                 if frame.event == "error":
                     raise map_inline_error(bytes(frame.data)) from unread
-                self.malformed += frame.data.strip() != b"[DONE]"
+                if may_hold_content(frame, _CONTENT_TYPES):
+                    raise self._unreadable(unread) from unread
                 continue
             # Most events are one piece of text.
             if event.type == "response.output_text.delta":
@@ -110,10 +124,10 @@ class ResponseStreamDecoder(StreamReader[ServerSentEvent]):
         elif kind == "response.refusal.delta":
             items.add_refusal(key, delta)
         elif kind == "response.output_item.added":
-            if (item := _item(event.item)) is not None:
+            if (item := self._item(event.item)) is not None:
                 items.begin(item.id if key is None else key, item, events)
         elif kind == "response.output_item.done":
-            if (item := _item(event.item)) is not None:
+            if (item := self._item(event.item)) is not None:
                 items.settle(item.id if key is None else key, item, events)
         elif kind == "error" or event.error or frame.event == "error":
             raise map_inline_error(event.error or bytes(frame.data))
@@ -123,25 +137,22 @@ class ResponseStreamDecoder(StreamReader[ServerSentEvent]):
             response.status = kind.removeprefix("response.")
         items = self._items
         _add_output(items, response, events)
-        if items.differs and self.malformed:
-            raise MalformedResponse("an event could not be read, and its text is lost")
         events.append(Finished(_reply(items, response)))
         self._ended = True
+
+    def _item(self, raw: msgspec.Raw) -> OutputItem | None:
+        try:
+            return read_item(raw)
+        except MalformedResponse as error:
+            raise self._unreadable(error) from error
 
     def _partial(self) -> str:
         return self._items.text
 
 
-def _item(raw: msgspec.Raw) -> OutputItem | None:
-    try:
-        return _decode_item(raw)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _add_output(items: Items, response: Response, events: list[ProviderEvent]) -> None:
     for index, raw in enumerate(() if items.nameless else response.output or ()):
-        item = _item(raw)
+        item = read_item(raw)
         if item is not None:
             items.settle(index, item, events)
 
@@ -158,29 +169,32 @@ def _reply(items: Items, response: Response) -> Reply:
         raise items.unapproved
     if items.refusal:
         raise ContentRejected(f"the model refused: {items.refusal[:500]}", partial=items.text)
-    details = response.incomplete_details
-    reason = details.reason if details else None
-    if reason == "content_filter":
-        raise ContentRejected("the provider's content filter stopped it", partial=items.text)
-    if status not in ("completed", "incomplete"):
-        raise ProviderUnavailable(f"the provider left the response {status}")
+    reason = _reason(status, response.incomplete_details)
+    check_ending(reason, partial=items.text)
     content = items.content(cut=status == "incomplete")
     return Reply(
         content,
         response.model or "",
-        _stop_reason(status, reason, content),
+        stop_reason(reason, content),
         read_counts(response.usage, _decode_usage, _usage),
         response.id,
         status,
+        stop_detail=stop_detail(reason),
     )
 
 
-def _stop_reason(status: str, reason: str | None, content: tuple[Content, ...]) -> StopReason:
-    if any(isinstance(part, ToolUse) for part in content):
-        return "toolUse"
-    if status == "completed":
-        return "endTurn"
-    return "maxTokens" if reason == "max_output_tokens" else reason or status
+def _reason(status: str, details: IncompleteDetails | None) -> str:
+    """Why it ended: the details say why a response is not whole, and the status whether it is."""
+    given = details.reason if details else None
+    meaning = meaning_of(given)
+    if given and meaning == "filter":
+        return given
+    if status not in ("completed", "incomplete"):
+        raise ProviderUnavailable(f"the provider left the response {status}")
+    # Whatever the details say, an incomplete response did not end normally.
+    if given and status == "incomplete" and meaning not in ("end", "stop_sequence", "none"):
+        return given
+    return status
 
 
 def _usage(usage: WireUsage) -> Usage:

@@ -31,8 +31,34 @@ _MESSAGE, _CALL, _REASONING = "message", "function_call", "reasoning"
 _MCP = frozenset({mcp.CALL, mcp.LISTING})
 _KINDS = frozenset({_MESSAGE, _CALL, _REASONING}) | _MCP
 
+_decode_item = msgspec.json.Decoder(OutputItem).decode
+
 Key: TypeAlias = int | str | None
 """An item's number in the output, or its id on servers that give no numbers."""
+
+
+class _Kind(msgspec.Struct, gc=False):
+    type: str = ""
+
+
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+
+
+def read_item(raw: msgspec.Raw) -> OutputItem | None:
+    """The item; None for an unreadable one of a type that is not part of the answer.
+
+    Raises MalformedResponse for any other that cannot be read.
+    """
+    try:
+        return _decode_item(raw)
+    except (ValueError, RecursionError) as error:
+        try:
+            kind = _decode_kind(raw).type
+        except (ValueError, RecursionError):
+            kind = _MESSAGE
+        if kind in _KINDS or kind == mcp.APPROVAL:
+            raise MalformedResponse(f"an item of the answer cannot be read: {error}") from error
+        return None
 
 
 class _Item:
@@ -100,7 +126,6 @@ class Items:
         "_current_key",
         "_items",
         "_refusals",
-        "differs",
         "unapproved",
     )
 
@@ -115,8 +140,6 @@ class Items:
         self._by_id: dict[tuple[str, str], _Item] = {}
         """The first item of each kind and id."""
         self._call_ids: set[str] = set()
-        self.differs = False
-        """Whether some whole item does not go on where its pieces ended."""
         self.unapproved: ToolFailed | None = None
         """Set when the provider wants somebody's word before it calls a tool."""
 
@@ -285,11 +308,8 @@ class Items:
         told = "".join(own.pieces)
         # In one piece, for the whole item may be repeated without end.
         own.pieces[:] = [told] if told else []
-        if whole.startswith(told):
-            return whole[len(told) :]
-        # An empty whole is a server that does not repeat itself.
-        self.differs = self.differs or bool(whole)
-        return ""
+        # What was told wins over a whole that differs, or that a server leaves empty.
+        return whole.removeprefix(told) if whole.startswith(told) else ""
 
 
 def _made_up(slot: int) -> str:

@@ -88,7 +88,6 @@ def test_a_whole_stream() -> None:
     assert finished(events) == Reply(CONTENT, "", "toolUse", COUNTED, "id-1", "tool_use")
     assert decoder.finish() == []
     assert decoder.feed(WHOLE) == []
-    assert decoder.malformed == 0
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=5))
@@ -220,7 +219,6 @@ BROKEN = (
     event("contentBlockDelta", {"contentBlockIndex": "0", "delta": {"text": "a"}}),
     event("contentBlockStart", b"\xff"),
     event("messageStop", {}),
-    event("metadata", b"null"),
     arguments(7, "{}"),
     delta(1, text="text in a call"),
     thought(1, text="a thought in a call"),
@@ -229,17 +227,25 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_malformed_message_is_skipped_and_counted(broken: EventStreamMessage) -> None:
+def test_a_message_that_cannot_be_read_breaks_the_stream(broken: EventStreamMessage) -> None:
+    decoder = ConverseStreamDecoder(HEADERS)
     frames = (START, delta(0, text="a"), start(1, "t", "n"), broken, delta(0, text="b"))
-    decoder, events = feed(*frames, stop(), metadata())
-    assert finished(events).content == (Text("ab"), ToolUse("t", "n", {}))
-    assert decoder.malformed == 1
+    told = decoder.feed([*frames, stop(), metadata()])
+    assert told == [Chunk("a"), ToolUseDelta(0, "t", "n")]
+    with pytest.raises(StreamInterrupted, match="cannot be read") as caught:
+        decoder.finish()
+    assert caught.value.partial == "a"
 
 
 def test_unknown_messages_are_skipped() -> None:
-    decoder, events = feed(START, event("news", {"a": 1}), event("news", b"?"), stop(), metadata())
+    _, events = feed(START, event("news", {"a": 1}), event("news", b"?"), stop(), metadata())
     assert finished(events).content == ()
-    assert decoder.malformed == 0
+
+
+def test_counts_that_cannot_be_read_cost_no_answer() -> None:
+    decoder, _ = feed(START, delta(0, text="a"), stop(), event("metadata", b"null"))
+    (last,) = decoder.finish()
+    assert finished([last]).content == (Text("a"),)
 
 
 @pytest.mark.parametrize(

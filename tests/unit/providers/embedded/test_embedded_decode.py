@@ -51,7 +51,6 @@ def test_text_arrives_piece_by_piece_with_usage_and_id() -> None:
         PLAIN,
         PROGRESS,
         chunk("Hel", timings=timings(8, 4, 1)),
-        "not json",
         chunk("lo", timings=timings(8, 4, 2)),
         chunk(finish="stop", timings=timings(8, 4, 3)),
     )
@@ -64,6 +63,20 @@ def test_text_arrives_piece_by_piece_with_usage_and_id() -> None:
         response_id="chatcmpl-1",
         response_status="stop",
     )
+
+
+@pytest.mark.parametrize("broken", ["not json", '{"choices": 7}'])
+def test_a_chunk_that_cannot_be_read_breaks_the_answer(broken: str) -> None:
+    decoder = Decoder(PLAIN, model="smollm2")
+    assert decoder.feed([chunk("Hel")]) == [Chunk("Hel")]
+    with pytest.raises(StreamInterrupted, match="cannot be read") as caught:
+        decoder.feed([broken])
+    assert caught.value.partial == "Hel"
+
+
+def test_an_answer_that_was_broken_off_is_no_answer() -> None:
+    with pytest.raises(ProviderUnavailable, match="abort"):
+        Decoder(PLAIN, model="smollm2").feed([chunk("Hel"), chunk(finish="abort")])
 
 
 def test_running_out_of_tokens_is_said() -> None:

@@ -129,17 +129,26 @@ def test_a_cut_after_any_event_is_an_interruption(count: int) -> None:
 
 def test_a_stream_without_candidates_is_no_stream_of_this_wire() -> None:
     with pytest.raises(MalformedResponse, match="no candidates"):
+        run({"usageMetadata": {}}, b"null")
+    with pytest.raises(MalformedResponse, match="cannot be read"):
         run({"usageMetadata": {}}, b"nonsense")
 
 
-@pytest.mark.parametrize(
-    "nonsense", [b"", b"{", b"[DONE]", b"null", b'{"candidates": 7}', b"[]", b'[{"a": 1}]', b"\xff"]
-)
-def test_a_malformed_event_is_skipped_and_counted(nonsense: bytes) -> None:
+@pytest.mark.parametrize("nonsense", [b"{", b'{"candidates": 7}', b'[{"a": 1}]', b"\xff"])
+def test_an_event_that_cannot_be_read_breaks_the_stream(nonsense: bytes) -> None:
     decoder = GeminiStreamDecoder()
-    good = [frame(event(text("a"))), frame(nonsense), frame(event(text("b"), finish="STOP"))]
+    frames = [frame(event(text("a"))), frame(nonsense), frame(event(text("b"), finish="STOP"))]
+    assert decoder.feed(frames) == [Chunk("a")]
+    with pytest.raises(StreamInterrupted, match="cannot be read") as caught:
+        decoder.feed([])
+    assert caught.value.partial == "a"
+
+
+@pytest.mark.parametrize("nothing", [b"", b"[DONE]", b"null", b"[]", b"{}", b'{"news": 1}'])
+def test_what_holds_nothing_of_the_answer_is_skipped(nothing: bytes) -> None:
+    decoder = GeminiStreamDecoder()
+    good = [frame(event(text("a"))), frame(nothing), frame(event(text("b"), finish="STOP"))]
     assert reply_of(decoder.feed(good)).text == "ab"
-    assert decoder.malformed == 1
 
 
 @pytest.mark.parametrize("wire", [OVERLOADED, [OVERLOADED]])

@@ -99,15 +99,21 @@ def test_nothing_counts_after_the_end() -> None:
     assert decoder.finish() == []
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [b"nonsense", b"[]", b'{"message": 7}', b"{}", b'{"status": "ok"}', b"\xff\xfe", b"[" * 5000],
-)
-def test_malformed_lines_are_skipped_and_counted(bad: bytes) -> None:
+@pytest.mark.parametrize("bad", [b"nonsense", b"[7]", b'{"message": 7}', b"\xff\xfe", b"[" * 5000])
+def test_a_line_that_cannot_be_read_breaks_the_stream(bad: bytes) -> None:
     decoder = OllamaStreamDecoder()
-    events = decoder.feed([frame(line("a")), bad, frame(line("b")), frame(last())])
+    assert decoder.feed([frame(line("a")), bad, frame(line("b")), frame(last())]) == [Chunk("a")]
+    with pytest.raises(StreamInterrupted, match="cannot be read") as caught:
+        decoder.feed([])
+    assert caught.value.partial == "a"
+
+
+@pytest.mark.parametrize("nothing", [b"{}", b"null", b"[]", b'{"status": "ok"}'])
+def test_what_holds_nothing_of_the_answer_is_skipped(nothing: bytes) -> None:
+    events = OllamaStreamDecoder().feed(
+        [frame(line("a")), nothing, frame(line("b")), frame(last())]
+    )
     assert reply_of(events).text == "ab"
-    assert decoder.malformed == 1
 
 
 def test_a_body_without_any_message_is_malformed() -> None:

@@ -37,9 +37,8 @@ def test_a_plain_answer() -> None:
     [
         ("stop", "endTurn"),
         ("length", "maxTokens"),
-        ("tool_calls", "toolUse"),
-        ("function_call", "toolUse"),
-        ("eos", "eos"),
+        ("eos", "endTurn"),
+        ("of_tomorrow", "of_tomorrow"),
         (None, "endTurn"),
     ],
 )

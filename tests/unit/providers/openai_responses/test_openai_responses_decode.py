@@ -106,9 +106,11 @@ def incomplete(reason: str | None) -> dict[str, Any]:
         ((message("a"), call()), {}, "toolUse"),
         ((message("a"),), incomplete("max_output_tokens"), "maxTokens"),
         ((call(),), incomplete("max_output_tokens"), "toolUse"),
-        ((message("a"),), incomplete("max_messages"), "max_messages"),
-        ((message("a"),), incomplete("steered"), "steered"),
-        ((message("a"),), incomplete(None), "incomplete"),
+        ((message("a"),), incomplete("max_messages"), "maxTokens"),
+        ((message("a"),), incomplete("steered"), "maxTokens"),
+        ((message("a"),), incomplete(None), "maxTokens"),
+        ((message("a"),), incomplete("stop"), "maxTokens"),
+        ((message("a"),), incomplete("of_tomorrow"), "of_tomorrow"),
         ((message("a"),), {"status": None}, "endTurn"),
     ],
 )
@@ -174,7 +176,7 @@ def test_a_response_that_failed(code: str, kind: type[PenstockError], retryable:
     assert caught.value.retryable is retryable
 
 
-@pytest.mark.parametrize("status", ["failed", "cancelled", "queued", "in_progress"])
+@pytest.mark.parametrize("status", ["failed", "cancelled", "queued", "in_progress", "new"])
 def test_a_response_without_an_answer(status: str) -> None:
     with pytest.raises(ProviderUnavailable, match=f"left the response {status}"):
         decode(body(status=status))

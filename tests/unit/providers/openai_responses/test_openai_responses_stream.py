@@ -24,6 +24,7 @@ from penstock.contract.events import (
 from penstock.contract.exchange import Reply
 from penstock.contract.messages import Reasoning, Text, ToolUse
 from penstock.providers.openai_responses.decode import ResponseStreamDecoder
+from penstock.streaming.sse import ServerSentEvent
 from tests.unit.providers.openai_responses.responses_wire import (
     COUNTED,
     USAGE,
@@ -136,7 +137,7 @@ def test_a_stream_that_ends_early_is_interrupted_with_its_text(count: int) -> No
         pytest.param(
             [text(0, "Hello"), {"type": "response.completed"}], id="an end without a response"
         ),
-        pytest.param([b"{", text(0, "Hello"), "[DONE]", end(HELLO)], id="noise"),
+        pytest.param([b"null", text(0, "Hello"), "[DONE]", end(HELLO)], id="noise"),
     ],
 )
 def test_the_text_is_told_once_however_a_server_says_it(events: list[WireEvent]) -> None:
@@ -171,13 +172,39 @@ def test_what_was_told_wins_over_a_whole_that_differs() -> None:
     assert reply_of(events).text == " Hello"
 
 
-def test_a_lost_piece_is_no_success() -> None:
+@pytest.mark.parametrize(
+    "broken",
+    [
+        ServerSentEvent(b"{"),
+        ServerSentEvent(b"{", "response.output_text.delta"),
+        ServerSentEvent(b'{"type": "response.output_text.delta", "delta": 7}'),
+        frame({"type": "response.output_item.added", "item": {"type": "message", "content": 7}}),
+        frame(done(1, {"type": "function_call", "name": 7})),
+        frame(done(1, {"type": "mcp_approval_request", "id": 7})),
+    ],
+)
+def test_an_event_that_cannot_be_read_breaks_the_stream(broken: ServerSentEvent) -> None:
     decoder = ResponseStreamDecoder()
-    frames = [frame(text(0, "He")), frame(b"{"), frame(text(0, "lo")), frame(end(HELLO))]
-    assert decoder.feed(frames) == [Chunk("He"), Chunk("lo")]
-    assert decoder.malformed == 1
-    with pytest.raises(MalformedResponse, match="lost"):
+    frames = [frame(text(0, "He")), broken, frame(text(0, "lo")), frame(end(HELLO))]
+    assert decoder.feed(frames) == [Chunk("He")]
+    with pytest.raises(StreamInterrupted, match="cannot be read") as caught:
         decoder.feed([])
+    assert caught.value.partial == "He"
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        ServerSentEvent(b""),
+        ServerSentEvent(b"?", "ping"),
+        ServerSentEvent(b"{", "response.new_event"),
+        ServerSentEvent(b'{"type": "response.audio.delta", "delta": {}}'),
+        ServerSentEvent(b'{"type": "response.created", "response": 7}', "response.created"),
+    ],
+)
+def test_what_holds_nothing_of_the_answer_is_skipped(harmless: ServerSentEvent) -> None:
+    frames = [frame(text(0, "He")), harmless, frame(text(0, "llo")), frame(end(HELLO))]
+    assert reply_of(ResponseStreamDecoder().feed(frames)).text == "Hello"
 
 
 def test_plain_thinking_of_open_models() -> None:
@@ -267,9 +294,9 @@ def test_streams_of_nothing_and_of_something_else() -> None:
     with pytest.raises(StreamInterrupted):
         ResponseStreamDecoder().finish()
     decoder = ResponseStreamDecoder()
-    assert decoder.feed([frame({"choices": []}), frame(b"x")]) == []
+    assert decoder.feed([frame({"choices": []})]) == []
     with pytest.raises(MalformedResponse):
-        decoder.finish()
+        decoder.feed([frame(b"x")])
 
 
 def test_after_the_end_there_is_nothing() -> None:
