@@ -286,7 +286,11 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             await heir._close()
             raise
         own.leave_to(heir._own)
-        heir._pool.states.adopt(self._pool.states, lambda name: own.shares(name, config))
+        heir._pool.states.adopt(
+            self._pool.states,
+            lambda name: own.shares(name, config),
+            lambda name: own.has_account(name, config),
+        )
         heir._pipeline.continue_from(self._pipeline)
         self._watching()
         heir._watching = watch(heir.hooks, heir._ways)

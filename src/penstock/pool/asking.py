@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 from penstock.contract.calls import Calls, Telling
-from penstock.contract.errors import PenstockError, RateLimited
+from penstock.contract.errors import PenstockError, ProviderTimeout, RateLimited
+from penstock.contract.events import ProviderEvent
 from penstock.contract.exchange import (
     EmbeddingRequest,
     Reply,
@@ -17,7 +21,7 @@ from penstock.contract.exchange import (
     Vectors,
 )
 from penstock.contract.metadata import Usage
-from penstock.contract.ports import Trail
+from penstock.contract.ports import ProviderStream, Trail
 from penstock.pool.bills import bills, counted, untold
 from penstock.pool.run import Ticket
 
@@ -61,7 +65,7 @@ class Asking(Generic[R]):
             state.slots.throttled(error.retry_after)
         state.slots.release(well=error is None)
         if error is None:
-            state.succeeded(ticket.permit)
+            state.succeeded(ticket.permit, ticket.pauses)
         elif not isinstance(error, PenstockError):
             ticket.permit.ignore()
         self._try.end(error, self._bills(error))
@@ -73,6 +77,20 @@ class Asking(Generic[R]):
     def telling(self) -> Telling:
         """The block in which the provider finds where to tell of its calls; beside `calling`."""
         return Telling(self._calls)
+
+    @contextlib.asynccontextmanager
+    async def limited(self, limit_s: float | None) -> AsyncGenerator[None]:
+        """The block in which the target is silent; raises ProviderTimeout after `limit_s`."""
+        if limit_s is None:
+            yield
+            return
+        try:
+            async with asyncio.timeout(limit_s):
+                yield
+        except TimeoutError:
+            # What is usual must follow a target that has become slower.
+            self._ticket.first_tokens.add(2 * limit_s)
+            raise ProviderTimeout(f"no token came within {limit_s:g} s") from None
 
     def answered(self, answer: Reply | Transcript | Vectors) -> None:
         """The whole answer is there."""
@@ -87,7 +105,19 @@ class Asking(Generic[R]):
         """The first event is there."""
         self._ticket.permit.alive()
         self._try.first_token()
-        self._ticket.state.first_tokens.add(time.perf_counter() - self._began)
+        self._ticket.first_tokens.add(time.perf_counter() - self._began)
+
+    async def first_of(
+        self, batches: ProviderStream, limit_s: float | None
+    ) -> Sequence[ProviderEvent] | None:
+        """The first batch of a stream; raises ProviderTimeout after `limit_s` without one."""
+        async with self.limited(limit_s):
+            with self.calling(), self.telling():
+                while (first := await anext(batches, None)) is not None and not first:
+                    pass
+        if first:
+            self.first_token()
+        return first
 
     def _bills(self, error: BaseException | None) -> list[Usage]:
         found = self._usages(error)

@@ -87,6 +87,11 @@ class Breaker:
         return self._reason
 
     @property
+    def is_failing(self) -> bool:
+        """Whether the last call has failed."""
+        return self._failures > 0
+
+    @property
     def retry_in_s(self) -> float:
         """Seconds until a probe is allowed; infinite when only `reset` helps.
 
@@ -116,9 +121,7 @@ class Breaker:
                 while (permit := self.allow()) is None:
                     if self.state != "open":
                         await self._report_of_the_probe()
-                    elif (
-                        self._clock() < self._failed_at + LAST_RESORT_S or self._until == math.inf
-                    ):
+                    elif self._clock() < self._failed_at + LAST_RESORT_S or self._until == math.inf:
                         return None
                     else:
                         self._enter("half_open", self._reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -153,6 +154,7 @@ class WireProvider:
         request = legible(request, origin)
         earlier: Reply | None = None
         delivered = False
+        patience = profile.capabilities.patience(request.reasoning_level)
         calls = current_calls()
         allowance: ByteAllowance | None = None
         with self._located(model, request):
@@ -164,7 +166,7 @@ class WireProvider:
                     allowance = allowance or self._allowance(model, request, wire_call, stream=True)
                     async with (
                         self._open(wire_call, call, allowance) as response,
-                        contextlib.aclosing(self._events(response, allowance)) as batches,
+                        contextlib.aclosing(self._events(response, allowance, patience)) as batches,
                     ):
                         with call:
                             async for batch in batches:
@@ -338,10 +340,13 @@ class WireProvider:
             self._refuse(body, response.headers, content_type)
 
     def _events(
-        self, response: StreamingResponse, allowance: ByteAllowance
+        self, response: StreamingResponse, allowance: ByteAllowance, patience: float
     ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
         decoder = self._dialect.stream_decoder(response.headers)
         settings = self._transport.settings
+        if patience > 1:
+            silence_s = settings.first_token_timeout_s * patience
+            settings = replace(settings, first_token_timeout_s=silence_s)
         return read_events(
             response, self._framing, decoder, settings, self._refuse, allowance=allowance
         )
