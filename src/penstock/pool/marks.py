@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+
+import msgspec
 
 from penstock.contract.errors import ConfigurationError
 
@@ -27,25 +30,42 @@ def covers(pattern: str, name: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """One rule: what is marked down, or excepted from earlier rules."""
+
+    pattern: str
+    reason: str | None
+    """Why it is marked down; None for an exception."""
+    at: float
+    """Unix time."""
+
+
 class Marks:
     """Rules in the order in which they were made; the last one that covers a target decides."""
 
-    def __init__(self, rules: Iterable[tuple[str, str | None]] = ()) -> None:
-        """`rules` are those of `Marks.rules`."""
-        self._rules: dict[str, str | None] = dict(rules)
+    def __init__(self) -> None:
+        """Nothing is marked down."""
+        self._rules: dict[str, Mark] = {}
 
     def __bool__(self) -> bool:
         """Whether anything is marked down."""
         return bool(self._rules)
 
     @property
-    def rules(self) -> list[tuple[str, str | None]]:
-        """Full patterns with the reason, or None for what is excepted from earlier ones."""
-        return list(self._rules.items())
+    def rules(self) -> list[Mark]:
+        """All rules, the oldest first."""
+        return list(self._rules.values())
+
+    def adopt(self, rules: Iterable[Mark]) -> None:
+        """Add rules of another process that are newer than those of the same pattern here."""
+        for rule in rules:
+            own = self._rules.get(rule.pattern)
+            if own is None or own.at < rule.at:
+                self._append(rule)
 
     def down(self, pattern: str, reason: str) -> None:
         """Mark down what this pattern covers; raises ConfigurationError beyond `MAX_MARKS`."""
-        self._append(full_pattern(pattern), reason)
+        self._append(Mark(full_pattern(pattern), reason, time.time()))
 
     def up(self, pattern: str) -> None:
         """Lift the marks of what this pattern covers, and of nothing else."""
@@ -54,24 +74,24 @@ class Marks:
             if rule == pattern or (is_exact(rule) and covers(pattern, rule)):
                 del self._rules[rule]
         # A wider rule may still hold for it.
-        self._append(pattern, None)
-        for rule, reason in list(self._rules.items()):
-            if reason is not None:
+        self._append(Mark(pattern, None, time.time()))
+        for rule, mark in list(self._rules.items()):
+            if mark.reason is not None:
                 break
-            # Nothing is left that it excepts from.
+            # There is no rule before it from which it could be an exception.
             del self._rules[rule]
 
-    def reason(self, name: str) -> str | None:
-        """Why `provider/model` is marked down; None when it is not."""
-        for pattern in reversed(self._rules):
+    def of(self, name: str) -> Mark | None:
+        """The mark that takes `provider/model` out of service; None when there is none."""
+        for pattern, mark in reversed(self._rules.items()):
             if covers(pattern, name):
-                return self._rules[pattern]
+                return mark if mark.reason is not None else None
         return None
 
-    def _append(self, pattern: str, reason: str | None) -> None:
-        self._rules.pop(pattern, None)
+    def _append(self, mark: Mark) -> None:
+        self._rules.pop(mark.pattern, None)
         if len(self._rules) >= MAX_MARKS:
             raise ConfigurationError(
                 f"there are {MAX_MARKS} marks already: mark a whole provider, or mark targets up"
             )
-        self._rules[pattern] = reason
+        self._rules[mark.pattern] = mark

@@ -16,7 +16,7 @@ from penstock.contract.ports import Target
 from penstock.pool.breaker import LAST_RESORT_S, Breaker, BreakerSettings, Permit
 from penstock.pool.history import Waits
 from penstock.pool.judge import blame_of
-from penstock.pool.marks import Marks, covers, full_pattern
+from penstock.pool.marks import Mark, Marks, covers, full_pattern
 from penstock.pool.slots import Slots
 from penstock.telemetry.records import TargetChanged, TargetCondition
 
@@ -217,10 +217,11 @@ class TargetState:
         else:
             self._check = problem
 
-    def mark_down(self, reason: str) -> None:
+    def mark_down(self, mark: Mark) -> None:
         """Ask this target nothing until it is marked up."""
-        self._marked_at = time.time()
-        self.breaker.trip(f"marked down: {reason}", math.inf)
+        if self._marked_at != mark.at:
+            self._marked_at = mark.at
+            self.breaker.trip(f"marked down: {mark.reason}", math.inf)
 
     def mark_up(self) -> None:
         """Forget all that is known against it."""
@@ -357,8 +358,7 @@ class TargetStates:
                 longest_pause_s=self._longest_pause_s,
                 paused=self._paused,
             )
-            if self.marks and (reason := self.marks.reason(str(target))) is not None:
-                state.mark_down(reason)
+            self._apply_mark(state)
         return state
 
     def _changed(self, change: TargetChanged) -> None:
@@ -404,15 +404,14 @@ class TargetStates:
                 self._states[state.target] = state
             elif same_account(provider) and (pause := state.current_pause):
                 self[state.target].pause(pause.seconds, pause.reason, shared=True)
-        self._apply_marks()
+        self.apply_marks()
 
     def available(self, target: Target) -> tuple[bool, str]:
         """Whether the target may be asked, and why not."""
         state = self._states.get(target)
         if state is None:
-            if self.marks and (reason := self.marks.reason(str(target))) is not None:
-                return False, f"marked down: {reason}"
-            return True, ""
+            mark = self.marks.of(str(target)) if self.marks else None
+            return (True, "") if mark is None else (False, f"marked down: {mark.reason}")
         if state.breaker.state == "closed":
             return not (reason := state.last_for), reason
         usable = state.breaker.state == "half_open" and not state.paused_s
@@ -445,11 +444,11 @@ class TargetStates:
         """Ask what this covers nothing until it is marked up: a target, provider, or pattern."""
         self.marks.down(str(target), reason)
         if isinstance(target, Target):
-            self[target].mark_down(reason)
+            _ = self[target]
         pattern = full_pattern(str(target))
         for state in self:
             if covers(pattern, str(state.target)):
-                state.mark_down(reason)
+                self._apply_mark(state)
 
     def mark_up(self, target: Target | str) -> None:
         """Ask what this covers again, whatever it was blamed for."""
@@ -459,11 +458,14 @@ class TargetStates:
             if covers(pattern, str(state.target)):
                 state.mark_up()
 
-    def _apply_marks(self) -> None:
+    def apply_marks(self) -> None:
+        """Take what is marked down out of service."""
         for state in self:
-            reason = self.marks.reason(str(state.target)) if self.marks else None
-            if reason is not None and not state.is_marked:
-                state.mark_down(reason)
+            self._apply_mark(state)
+
+    def _apply_mark(self, state: TargetState) -> None:
+        if self.marks and (mark := self.marks.of(str(state.target))) is not None:
+            state.mark_down(mark)
 
 
 def _reason(error: PenstockError) -> str:
