@@ -33,9 +33,7 @@ async def fetch(
         return await _at_once(ticket, asking, None)
     if run.is_short(ticket, limit_s):
         return await _at_once(ticket, asking, limit_s)
-    # What only a caller of the same dialect understands is in no stream.
-    streams = ticket.able.streaming and ticket.state.streams is not False
-    if not streams or ticket.request.extra is not None:
+    if not _may_stream(ticket):
         return await _at_once(ticket, asking, None)
     try:
         return await _assembled(ticket, asking, limit_s)
@@ -45,6 +43,15 @@ async def fetch(
     reply = await _at_once(ticket, asking, None)
     ticket.state.streams = False
     return reply
+
+
+def _may_stream(ticket: Ticket[SamplingRequest]) -> bool:
+    """Whether the target streams, and the stream holds all that the answer would hold."""
+    extra = ticket.request.extra
+    if extra is not None and not extra.optional.issuperset(extra.fields):
+        # The answer to such fields is only in the body of a whole answer.
+        return False
+    return ticket.able.streaming and ticket.state.streams is not False
 
 
 async def _at_once(

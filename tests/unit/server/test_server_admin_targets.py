@@ -1,6 +1,7 @@
 """`/admin/v1/providers`, `/targets`, `/models`, `/route` and `/config`."""
 
 import json
+import time
 
 import pytest
 
@@ -25,7 +26,10 @@ async def test_a_target_is_marked_down_and_up() -> None:
     async with administered() as admin:
         assert (await admin.get("targets"))["targets"] == []
         order = {"target": "fake/echo", "reason": "maintenance"}
-        (down,) = (await admin.send("POST", "targets/down", order))["targets"]
+        answer = await admin.send("POST", "targets/down", order)
+        assert answer["matched"] == ["fake/echo"]
+        (down,) = answer["targets"]
+        assert abs(down.pop("checked_at") - time.time()) < 600
         assert down == {
             "target": "fake/echo",
             "state": "open",
@@ -34,9 +38,13 @@ async def test_a_target_is_marked_down_and_up() -> None:
             "in_flight": 0,
             "waiting": 0,
             "limit": None,
+            "status": "down",
+            "evidence": "mark",
         }
         assert (await admin.chat()).status_code == 502
-        (up,) = (await admin.send("POST", "targets/up", {"target": "fake/echo"}))["targets"]
+        answer = await admin.send("POST", "targets/up", {"target": "fake/echo"})
+        assert answer["matched"] == ["fake/echo"]
+        (up,) = answer["targets"]
         assert (up["state"], up["reason"], up["retry_in_s"]) == ("closed", "", 0)
         assert (await admin.chat()).status_code == 200
         background = (await admin.get("targets"))["background"]
@@ -45,7 +53,15 @@ async def test_a_target_is_marked_down_and_up() -> None:
 
 @pytest.mark.parametrize(
     ("target", "status"),
-    [("nobody/x", 404), ("fake", 400), ("fake/", 400), ("fake/x\n", 400), ("", 400)],
+    [
+        ("nobody/x", 404),
+        ("nobody", 404),
+        ("fake/none-*", 404),
+        ("fake/typo", 404),
+        ("fake/", 400),
+        ("fake/x\n", 400),
+        ("", 400),
+    ],
 )
 async def test_only_what_could_be_asked_is_marked(target: str, status: int) -> None:
     async with administered() as admin:

@@ -281,7 +281,7 @@ async def test_the_admin_api_tells_and_changes_what_all_workers_have(tmp_path: P
         for view in (merged_targets(views), merged_targets(views[::-1])):
             assert [(each.target, each.state) for each in view.targets] == [("fake/echo", "open")]
         assert engines[1].target_health()[0].state == "open"
-        await both[0].ask(Question.UP, "fake/echo")
+        await both[0].ask(Question.UP, ["fake/echo"])
         assert engines[1].target_health()[0].state == "closed"
 
 
