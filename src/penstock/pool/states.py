@@ -156,6 +156,7 @@ class TargetState:
         if now >= self._paused_until:
             self.pauses += 1
         self._paused_until, self._paused_for = until, reason
+        self._requested_at = time.time()
         if shared:
             self._shared_until = until
         elif until - max(now, self._shared_until) >= _SHARED_FROM_S:

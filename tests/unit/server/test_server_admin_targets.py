@@ -7,6 +7,7 @@ import pytest
 
 from penstock.config.load import parse
 from penstock.server.masking import MASK, masked, without_credentials
+from tests.support.keyed import ADMIN, bearer
 from tests.unit.server.admin_support import administered
 
 
@@ -69,6 +70,49 @@ async def test_only_what_could_be_asked_is_marked(target: str, status: int) -> N
             error = await admin.error("POST", path, status, json={"target": target})
             assert error["param"] == "target"
         assert (await admin.get("targets"))["targets"] == []
+
+
+async def test_a_whole_provider_and_a_pattern_are_marked_down() -> None:
+    async with administered() as admin:
+        for pattern in ("fake", "f*", "fake/*", "*"):
+            order = {"target": pattern, "reason": "maintenance"}
+            answer = await admin.send("POST", "targets/down", order)
+            assert answer["matched"] == ["fake/echo", "fake/echo-2", "fake/hidden"]
+            assert {each["status"] for each in answer["targets"]} == {"down"}
+            (provider,) = (await admin.get("providers"))["providers"]
+            health = provider["health"]
+            assert (health["status"], health["evidence"]) == ("down", "mark")
+            assert health["error"] == "marked down: maintenance"
+            assert (await admin.chat()).status_code == 502
+            assert (await admin.send("POST", "targets/up", {"target": pattern}))["matched"]
+            assert (await admin.chat()).status_code == 200
+
+
+async def test_a_pattern_that_matches_nothing_names_what_exists() -> None:
+    async with administered() as admin:
+        error = await admin.error("POST", "targets/down", 404, json={"target": "fake/ecoh"})
+        assert "'fake/ecoh' matches no target; did you mean 'fake/echo'?" in error["message"]
+        assert error["code"] == "not_found"
+        error = await admin.error("POST", "targets/up", 404, json={"target": "fale"})
+        assert "did you mean 'fake'?" in error["message"]
+
+
+async def test_health_is_shown_with_its_evidence() -> None:
+    async with administered() as admin:
+        assert (await admin.chat()).status_code == 200
+        (target,) = (await admin.get("targets"))["targets"]
+        assert (target["status"], target["evidence"]) == ("up", "requests")
+        assert abs(target["checked_at"] - time.time()) < 600
+        (provider,) = (await admin.get("providers"))["providers"]
+        assert (provider["health"]["status"], provider["health"]["evidence"]) == ("up", "requests")
+        await admin.send("POST", "targets/down", {"target": "fake"})
+        metrics = (await admin.gateway.client.get("/metrics", headers=bearer(ADMIN))).text
+        lines = {line for line in metrics.splitlines() if line.startswith("penstock_")}
+        for status, value in (("up", 0.0), ("degraded", 0.0), ("down", 1.0)):
+            place = 'provider="fake"'
+            assert f'penstock_provider_health{{{place},status="{status}"}} {value}' in lines
+            place += f',upstream_model="echo",status="{status}"'
+            assert f"penstock_target_health{{{place}}} {value}" in lines
 
 
 async def test_models_and_the_route_of_a_request() -> None:
