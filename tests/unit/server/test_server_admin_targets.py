@@ -109,9 +109,9 @@ async def test_health_is_shown_with_its_evidence() -> None:
         metrics = (await admin.gateway.client.get("/metrics", headers=bearer(ADMIN))).text
         lines = {line for line in metrics.splitlines() if line.startswith("penstock_")}
         for status, value in (("up", 0.0), ("degraded", 0.0), ("down", 1.0)):
-            place = 'provider="fake"'
-            assert f'penstock_provider_health{{{place},status="{status}"}} {value}' in lines
-            place += f',upstream_model="echo",status="{status}"'
+            place = f'provider="fake",status="{status}"'
+            assert f"penstock_provider_health{{{place}}} {value}" in lines
+            place += ',upstream_model="echo"'
             assert f"penstock_target_health{{{place}}} {value}" in lines
 
 
