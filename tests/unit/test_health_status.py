@@ -18,10 +18,9 @@ from penstock.contract.errors import (
     ProviderUnavailable,
     RateLimited,
 )
-from penstock.contract.ports import ModelInfo, Target
+from penstock.contract.ports import ModelInfo
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
-from penstock.pool.health import HealthChecks
 from penstock.pool.states import TargetHealth
 from tests.support.stub import HELLO, StubProvider
 
@@ -54,9 +53,8 @@ class Site:
             await self.engine.create_message("Hi", max_tokens=9, model=model)
 
     async def check(self, error: PenstockError | None = None) -> None:
-        self.a._models = () if error is None else error
-        pool = self.engine._pool
-        await HealthChecks(pool.states, self.engine.provider, 1.0).check()
+        self.a.listed = () if error is None else error
+        await self.engine.provider_health()
 
     def target(self, name: str) -> TargetHealth:
         (found,) = (each for each in self.engine.target_health() if each.target == name)
@@ -138,7 +136,7 @@ async def test_checks_are_evidence_and_requests_are_better_evidence() -> None:
 
 async def test_a_provider_whose_targets_were_never_asked_is_judged_by_its_check() -> None:
     async with site() as there:
-        there.a._models = AuthenticationFailed("bad key")
+        there.a.listed = AuthenticationFailed("bad key")
         before = time.time()
         (down, up) = await there.engine.provider_health()
         assert (down.status, down.evidence, up.status, up.evidence) == (
@@ -151,7 +149,7 @@ async def test_a_provider_whose_targets_were_never_asked_is_judged_by_its_check(
         last = there.provider()
         assert (last.status, last.evidence, last.models) == ("down", "check", ())
         assert last.error == "its health check failed: AuthenticationFailed: bad key"
-        there.a._models = (ModelInfo("one"),)
+        there.a.listed = (ModelInfo("one"),)
         (up, _) = await there.engine.provider_health()
         assert (up.status, up.models, up.error) == ("up", (ModelInfo("one"),), None)
         assert there.provider().status == "up"
@@ -171,7 +169,7 @@ async def test_a_list_that_is_well_does_not_hide_that_no_model_answers() -> None
 async def test_a_server_without_a_list_is_judged_by_its_requests() -> None:
     async with site() as there:
         await there.ask("a/one")
-        there.a._models = ModelNotFound("no such page")
+        there.a.listed = ModelNotFound("no such page")
         (found,) = await there.engine.provider_health(["a"])
         assert (found.status, found.evidence) == ("up", "requests")
 
@@ -255,9 +253,10 @@ async def test_a_target_that_was_asked_for_can_be_marked_though_it_is_not_config
 
 async def test_a_mark_outlasts_a_reload_that_changes_every_connection() -> None:
     engine = Engine(CONFIG)
+    engine.use(StubProvider([RateLimited("slow down", retry_after=120)], name="b"))
     engine.mark_down("a", "maintenance")
-    pool = engine._pool.states[Target("b", "one")]
-    pool.pause(120, "slow down")
+    with pytest.raises(PenstockError):
+        await engine.create_message("Hi", max_tokens=9, model="b/one")
     changed = CONFIG.model_copy(
         update={"pool": CONFIG.pool.model_copy(update={"connect_timeout_s": 7.0})}
     )
