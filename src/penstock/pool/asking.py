@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Generic, TypeVar
 
 from penstock.contract.calls import Calls, Telling
@@ -23,6 +23,7 @@ from penstock.contract.exchange import (
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import ProviderStream, Trail
 from penstock.pool.bills import bills, counted, untold
+from penstock.pool.history import Waits
 from penstock.pool.run import Ticket
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
@@ -78,19 +79,9 @@ class Asking(Generic[R]):
         """The block in which the provider finds where to tell of its calls; beside `calling`."""
         return Telling(self._calls)
 
-    @contextlib.asynccontextmanager
-    async def limited(self, limit_s: float | None) -> AsyncGenerator[None]:
+    def limited(self, limit_s: float | None) -> Silence:
         """The block in which the target is silent; raises ProviderTimeout after `limit_s`."""
-        if limit_s is None:
-            yield
-            return
-        try:
-            async with asyncio.timeout(limit_s):
-                yield
-        except TimeoutError:
-            # What is usual must follow a target that has become slower.
-            self._ticket.first_tokens.add(2 * limit_s)
-            raise ProviderTimeout(f"no token came within {limit_s:g} s") from None
+        return Silence(limit_s, self._ticket.first_tokens)
 
     def answered(self, answer: Reply | Transcript | Vectors) -> None:
         """The whole answer is there."""
@@ -132,3 +123,37 @@ class Asking(Generic[R]):
         if self._answer is not None:
             return [counted(self._answer, ticket.request, model)]
         return untold(ticket.request, ticket.delivered, model, error)
+
+
+class Silence:
+    """The block in which a target is silent; raises ProviderTimeout when that lasts too long."""
+
+    # A class, because a generator in its place would cost every call more.
+    __slots__ = ("_limit_s", "_timeout", "_usual")
+
+    def __init__(self, limit_s: float | None, usual: Waits) -> None:
+        """None: for as long as the provider's own limits allow; `usual` is what it took before."""
+        self._limit_s = limit_s
+        self._timeout = None if limit_s is None else asyncio.timeout(limit_s)
+        self._usual = usual
+
+    async def __aenter__(self) -> None:
+        """The time begins."""
+        if self._timeout is not None:
+            await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """It has said something, or failed, or the time is over."""
+        if self._timeout is None or self._limit_s is None:
+            return
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            # What is usual must follow a target that has become slower.
+            self._usual.add(2 * self._limit_s)
+            raise ProviderTimeout(f"no token came within {self._limit_s:g} s") from None
