@@ -193,17 +193,21 @@ class Health(ABC):
             return [full_pattern(name) for name in sorted(whole)]
         if full in marked:
             return [full]
-        raise _no_match(pattern, known, providers)
+        if "/" not in pattern:
+            raise _no_match("provider", pattern, self.config.providers, providers)
+        raise _no_match("target", pattern, known, known)
 
 
-def _no_match(pattern: str, known: set[str], providers: set[str]) -> ConfigurationError:
-    names = sorted(known) if "/" in pattern else sorted(providers)
-    what = "target" if "/" in pattern else "provider"
-    near = difflib.get_close_matches(pattern, names, 1)
+def _no_match(
+    what: str, pattern: str, listed: Iterable[str], possible: Iterable[str]
+) -> ConfigurationError:
+    near = difflib.get_close_matches(pattern, sorted(possible), 1)
+    names = sorted(listed)
     more = ", ..." if len(names) > _MOST_LISTED else ""
-    listed = ", ".join(names[:_MOST_LISTED]) + more or "none"
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return ConfigurationError(
-        f"{pattern!r} matches no {what}; {hint}Known: {listed}. A whole provider covers also "
-        "targets that are asked for later"
-    )
+    known = ", ".join(names[:_MOST_LISTED]) + more
+    hints = [f"did you mean {near[0]!r}?"] if near else []
+    if known:
+        hints.append(f"known: {known}")
+    if what == "target":
+        hints.append("to mark targets that were not asked for yet, mark their provider")
+    return ConfigurationError("; ".join([f"{pattern!r} matches no {what}", *hints]))

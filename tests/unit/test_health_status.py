@@ -222,8 +222,9 @@ async def test_marking_returns_what_it_covers(pattern: str, matched: list[str]) 
     [
         ("a/on", "'a/on' matches no target; did you mean 'a/one'?"),
         ("a/x-*", "'a/x-*' matches no target"),
-        ("nobody/x", "Known: a/dir/three, a/one, a/two, b/one"),
+        ("nobody/x", "known: a/dir/three, a/one, a/two, b/one"),
         ("embeded", "matches no provider; did you mean 'embedded'?"),
+        ("zzz", "'zzz' matches no provider; known: a, b"),
         ("", "write provider/model, a provider, or a pattern such as provider/*"),
         ("a/", "'a/' is not a target"),
         ("/one", "'/one' is not a target"),

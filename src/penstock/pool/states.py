@@ -30,7 +30,7 @@ HealthStatus: TypeAlias = Literal["up", "degraded", "down"]
 Evidence: TypeAlias = Literal["requests", "check", "mark"]
 
 
-class TargetHealth(msgspec.Struct, frozen=True, omit_defaults=True):
+class TargetHealth(msgspec.Struct, frozen=True):
     """One target as it is seen from outside."""
 
     target: str
