@@ -8,7 +8,8 @@ import time
 import pytest
 
 import penstock
-from penstock import Config, ProviderUnavailable, RateLimited
+from penstock import Config, ProviderTimeout, ProviderUnavailable, RateLimited
+from penstock.contract.options import ReasoningLevel
 from tests.faults.answer import WHOLE
 from tests.faults.asking import BOTH, Ask, engine_on, whole
 from tests.faults.manifest import proves
@@ -99,3 +100,22 @@ async def test_the_error_is_what_the_target_said_though_it_is_then_left_alone(
         assert refused.retry_after
         assert refused.retry_after > 0
         assert len(server.requests) == 2
+
+
+@proves("slow-first")
+@pytest.mark.parametrize(("level", "limit"), [(None, "0.2"), ("med", "0.4"), ("high", "0.8")])
+@pytest.mark.parametrize("fault", ["silence", "stall.0"])
+async def test_a_model_that_thinks_first_may_be_silent_for_longer(
+    level: ReasoningLevel | None, limit: str, fault: str
+) -> None:
+    pool = {"first_token_timeout_s": 0.2, "request_timeout_s": 0.2, "retries": 0}
+    async with (
+        FaultServer() as server,
+        engine_on(server, fault, pool=pool) as engine,
+        asyncio.timeout(60),
+    ):
+        with pytest.raises(ProviderTimeout) as caught:
+            await engine.create_message_stream(
+                "Say it.", max_tokens=99, model="m", reasoning_level=level
+            )
+        assert f" {limit} s" in str(caught.value)

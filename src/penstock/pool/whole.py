@@ -23,6 +23,15 @@ from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.pool.asking import Asking
 from penstock.pool.run import Run, Ticket
 
+_SHAPING = frozenset(
+    (
+        *("top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "logit_bias"),
+        *("repetition_penalty", "verbosity", "thinking", "user", "safety_identifier"),
+        *("prompt_cache_key", "prompt_cache_retention"),
+    )
+)
+"""Fields of callers that shape the words of an answer and add nothing beside them."""
+
 
 async def fetch(
     run: Run[SamplingRequest], ticket: Ticket[SamplingRequest], asking: Asking[SamplingRequest]
@@ -48,8 +57,8 @@ async def fetch(
 def _may_stream(ticket: Ticket[SamplingRequest]) -> bool:
     """Whether the target streams, and the stream holds all that the answer would hold."""
     extra = ticket.request.extra
-    if extra is not None and not extra.optional.issuperset(extra.fields):
-        # The answer to such fields is only in the body of a whole answer.
+    if extra is not None and not (extra.optional | _SHAPING).issuperset(extra.fields):
+        # The answer to other fields may be only in the body of a whole answer.
         return False
     return ticket.able.streaming and ticket.state.streams is not False
 

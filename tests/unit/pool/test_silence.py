@@ -140,8 +140,12 @@ async def test_a_target_that_is_down_is_no_other_target() -> None:
 
 async def test_what_only_the_body_holds_is_fetched_whole() -> None:
     able = Capabilities(extra_of="openai-chat")
-    for optional, asked in ((frozenset[str](), "whole"), (frozenset({"logprobs"}), "stream")):
-        extra = Extra("openai-chat", {"logprobs": True}, optional)
+    for name, optional, asked in (
+        ("logprobs", (), "whole"),
+        ("logprobs", ("logprobs",), "stream"),
+        ("frequency_penalty", (), "stream"),
+    ):
+        extra = Extra("openai-chat", {name: 1}, frozenset(optional))
         first = Recording(able=able)
         pool, _ = pool_of(first)
         assert await answered_by(pool, msgspec.structs.replace(LONG, extra=extra)) == "first"
