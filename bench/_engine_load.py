@@ -110,6 +110,12 @@ async def call(engine: Engine) -> None:
     assert result.text
 
 
+async def call_for_long(engine: Engine) -> None:
+    """Ask for an answer that may be long; with another target left, it is fetched as a stream."""
+    result = await engine.create_message("Hello", max_tokens=4096, model="m")
+    assert result.text
+
+
 async def call_directly(engine: Engine) -> None:
     reply = await engine.provider("p0").generate("m", REQUEST)
     assert reply.text

@@ -15,6 +15,7 @@ def show(found: Mapping[str, Figures], held: int, claims: Sequence[Claim]) -> No
     """Everything that was found, and what it is allowed to be."""
     print("CPU microseconds; in brackets, times the direct call of the provider")
     _wire(found["wire"])
+    _whole(found["whole"])
     _targets(found["targets"])
     _growth(found["streams"], "streams", "by streams at once that take turns")
     _growth(found["chunks"], "chunks", "by the stream's length")
@@ -41,6 +42,17 @@ def _wire(found: Figures) -> None:
                 row["chunk direct"],
                 _against(row["chunk"], row["chunk direct"]),
             ]
+            for name, row in found.items()
+        ],
+    )
+
+
+def _whole(found: Figures) -> None:
+    print("\nOver the wire, a whole answer of 100 tokens; in brackets, times the one at once")
+    print_table(
+        ["at once", "fetched at once", "fetched as a stream"],
+        [
+            [int(name), row["at once"], _against(row["as a stream"], row["at once"])]
             for name, row in found.items()
         ],
     )

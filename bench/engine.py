@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 from _engine_load import (
     call,
     call_directly,
+    call_for_long,
     failover_seconds,
     held_bytes,
     ready_engine,
@@ -115,6 +116,22 @@ class Bench:
         )
         self._runner.run(engine.aclose())
         return taken
+
+    def whole_answers(self, url: str) -> Figures:
+        """A whole answer of 100 tokens, fetched at once, and as a stream while it may be long."""
+        figures: Figures = {}
+        for at_once in (1, 32):
+            calls = max(self.scale.calls // 2, at_once)
+            engines = {"at once": wire_engine(url, "m"), "as a stream": wire_engine(url, "m", "m")}
+            figures[str(at_once)] = self.cpu_us(
+                {
+                    name: (_repeated(call_for_long, engine, calls, at_once), calls)
+                    for name, engine in engines.items()
+                }
+            )
+            for engine in engines.values():
+                self._runner.run(engine.aclose())
+        return figures
 
     def by_targets(self) -> Figures:
         """The pipeline alone, with so many targets in the model's list."""
@@ -292,6 +309,7 @@ def main() -> None:
         bench = Bench(runner, scale)
         found: dict[str, Figures] = {
             "wire": bench.over_the_wire(url),
+            "whole": bench.whole_answers(url),
             "targets": bench.by_targets(),
             "streams": bench.by_streams(),
             "chunks": bench.by_chunks(),

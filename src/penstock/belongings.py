@@ -49,6 +49,10 @@ class Belongings:
             and _settings(mine, name) == _settings(other, name)
         )
 
+    def has_account(self, name: str, other: Config) -> bool:
+        """Whether this provider has the same address and key under another configuration."""
+        return _settings(self._config, name) == _settings(other, name)
+
     def leave_to(self, heir: Belongings) -> None:
         """Let somebody else have, and close, whatever its configuration reaches in the same way.
 

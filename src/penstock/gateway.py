@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -44,11 +45,13 @@ from penstock.generators.factories import Generators
 from penstock.health import Health
 from penstock.mcp.host.policy import SamplingPolicy
 from penstock.pool.health import HealthChecks
+from penstock.pool.states import Pause
 from penstock.pool.supervise import ChildStatus, Supervisor
 from penstock.providers.http import HttpTransport
 from penstock.routes import table_of, watch, ways_of
 from penstock.routing.targets import Ways
 from penstock.teaching import Teaching, learning_of, watch_learning
+from penstock.telemetry.records import TargetPaused
 from penstock.telemetry.usage import UsageStats
 from penstock.tool_servers import ToolServers
 from penstock.wiring import (
@@ -126,6 +129,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             ),
         )
         self._pool.states.on_change = self.hooks.happened
+        self._pool.states.on_pause = self._paused
         self._watching = watch(self.hooks, self._ways)
         self._hearing = watch_learning(self.hooks, self._learning)
         self._background: Supervisor | None = None
@@ -214,6 +218,10 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
     def _warned(self, warning: BudgetWarning) -> None:
         self.hooks.happened(warned(warning))
 
+    def _paused(self, pause: Pause) -> None:
+        paused = TargetPaused(pause.target, pause.seconds, pause.reason, time.time())
+        self.hooks.happened(paused)
+
     def _capabilities(self, target: Target) -> Capabilities:
         return self.provider(target.provider).capabilities(target.model)
 
@@ -286,7 +294,11 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             await heir._close()
             raise
         own.leave_to(heir._own)
-        heir._pool.states.adopt(self._pool.states, lambda name: own.shares(name, config))
+        heir._pool.states.adopt(
+            self._pool.states,
+            lambda name: own.shares(name, config),
+            lambda name: own.has_account(name, config),
+        )
         heir._pipeline.continue_from(self._pipeline)
         self._watching()
         heir._watching = watch(heir.hooks, heir._ways)

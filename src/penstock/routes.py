@@ -60,13 +60,14 @@ def table_of(config: Config, health: Health, ways: Ways, *, model_files: bool) -
         config.default_model,
         refused=lambda target: not model_files and target.model.endswith(".gguf"),
         owner=owner_of,
-        canonical=lambda target: _canonical(config, target),
+        canonical=lambda target: canonical(config, target),
         health=health,
         ways=ways,
     )
 
 
-def _canonical(config: Config, target: Target) -> Target:
+def canonical(config: Config, target: Target) -> Target:
+    """The target under the one name that its model has there."""
     configured = config.providers.get(target.provider)
     kind = (configured and configured.kind) or target.provider
     return Target(target.provider, model_name(kind, target.model))

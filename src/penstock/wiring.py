@@ -284,12 +284,14 @@ def pool_of(config: Config, provider: Callable[[str], Provider]) -> FailoverPool
     }
     return FailoverPool(
         provider,
-        states=TargetStates(breaker, places),
+        states=TargetStates(breaker, places, longest_pause_s=pool.longest_pause_s),
         settings=RetrySettings(
             pool.retries,
             pool.longest_retry_wait_s,
             pool.hedge_quantile,
             pool.retry_empty_answers,
+            pool.first_token_timeout_s,
+            pool.slowest_tokens_per_s,
         ),
         mid_stream=pool.mid_stream,
     )

@@ -56,6 +56,9 @@ MANIFEST: dict[str, Row] = {
     "429-long": Row("429, longer than is waited", _ERROR, _ONCE),
     "429-deadline": Row("429, longer than the request may take", _ERROR, _ONCE, *_LIMIT),
     "429-forever": Row("429 for ever", _ERROR, _TRIED),
+    "429-pause": Row(
+        "429 with a long pause, to many", "the whole text from another", "asked once", *_OTHERS
+    ),
     "429-traffic": Row("429 for ever, to many", "RateLimited", "retries a fraction of requests"),
     "500-once": Row("500 once", "the whole text", "a second try, and nobody else"),
     "500-forever": Row("500 for ever", _ERROR, _TRIED),
@@ -69,6 +72,12 @@ MANIFEST: dict[str, Row] = {
     # ---- silence and broken connections
     "reset": Row("reset before headers", _ERROR, _TRIED),
     "silence": Row("no headers", _ERROR, _ONCE),
+    "silence-long": Row(
+        "silence, before a long answer",
+        "the whole text from another, within `first_token_timeout_s`",
+        _ONCE,
+        *_OTHERS,
+    ),
     "slow-first": Row("headers and no first token, or no rest of the body", _ERROR, _ONCE),
     "deadline": Row(
         "silent targets one after the other", "ProviderTimeout", "no more than fit", *_LIMIT
@@ -137,6 +146,9 @@ MANIFEST: dict[str, Row] = {
     # ---- over time
     "recovery": Row(
         "down, then healthy, under traffic", "always the text", "back in a cooldown", *_OTHERS
+    ),
+    "recovery-checked": Row(
+        "down, with a model list that is well", "always the text", "never back later", *_OTHERS
     ),
     "breaker-refusal": Row("left alone after failures", "why, and for how long", "not asked"),
     "caller-gone": Row("the caller leaves", "nothing", "hung up on within a second; no blame"),

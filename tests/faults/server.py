@@ -57,6 +57,8 @@ class FaultServer:
     down: bool = False
     down_for: str | None = None
     """The one model whose requests fail, as all do when the server is `down`."""
+    lists: int = 0
+    """How often the list of models was asked for."""
     requests: list[Request] = field(default_factory=list[Request])
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first request."""
@@ -120,6 +122,14 @@ class FaultServer:
         writer: asyncio.StreamWriter,
     ) -> bool:
         """Answer what was asked; whether the connection may be used on."""
+        if asked is None:
+            # The list of models is always there, also while no model answers.
+            self.lists += 1
+            body = self.dialect.models()
+            head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(b"HTTP/1.1 200 OK\r\n" + head.encode() + body)
+            await writer.drain()
+            return True
         seen = asked
         assert isinstance(seen, Seen | SeenEmbedding), "only answers and vectors are to be had here"
         request = Request(time.monotonic(), seen, caller)

@@ -16,11 +16,12 @@ from penstock import PenstockError, ProviderTimeout, ProviderUnavailable, RateLi
 from tests.faults.answer import PROMPT_TOKENS, WHOLE, WORDS, first_words
 from tests.faults.asking import AMPLE_S
 from tests.faults.doors import DOORS, Told, words_of
-from tests.faults.gateways import Site, gateway_on
+from tests.faults.gateways import SHORT_S, Site, gateway_on
 from tests.faults.manifest import ANSWERS, shows
 from tests.faults.manifest import DOORS as ALL
 from tests.faults.server import FaultServer
 from tests.faults.test_accounting import estimated, rows
+from tests.support.wire.seen import Seen
 from tests.unit.server.gateway_support import until
 
 COOLDOWN_S = 0.3
@@ -75,6 +76,89 @@ async def test_a_primary_that_was_down_is_back_within_one_cooldown(
                 break
             assert began < failed_by + COOLDOWN_S, "its time was over, and it was not asked"
             await asyncio.sleep(0.01)
+        await site.check_afterwards([door])
+
+
+@shows(["recovery-checked"], ANSWERS)
+@AT_ANSWERS
+async def test_checks_of_the_model_list_do_not_prolong_an_outage(door: str, tmp_path: Path) -> None:
+    cooldown_s, outage_s = 0.6, 2.0
+    pool = {
+        "retries": 0,
+        "breaker_failures": 3,
+        "breaker_cooldown_s": cooldown_s,
+        "breaker_half_open_successes": 1,
+        "health_check_interval_s": 0.2,
+    }
+    models = {"m": ("healthy.a", "healthy.b")}
+    async with gateway_on(tmp_path, models, pool=pool) as site:
+        server = site.server
+        server.down_for = "healthy.a"
+        asked = server.of
+        while len(asked("healthy.a")) < 3:
+            await site.ask(door)
+        opened, well_at = asked("healthy.a")[-1].at, time.monotonic() + outage_s
+        # The cooldown ends between these two; only probes after it begin another.
+        ends = (opened + cooldown_s, time.monotonic() + cooldown_s)
+        early = 0
+        while True:
+            began, probes = time.monotonic(), len(asked("healthy.a"))
+            if began > well_at:
+                server.down_for = None
+            told = await site.ask(door)
+            assert (told.text, told.whole) == (WHOLE, True)
+            if told.headers["x-penstock-provider"] == "primary-m":
+                break
+            if len(asked("healthy.a")) == probes:
+                assert began < ends[1], "the cooldown was over, and it was not asked"
+            elif (at := asked("healthy.a")[-1].at) >= ends[0]:
+                ends = (at + cooldown_s, time.monotonic() + cooldown_s)
+            else:
+                early += 1
+            await asyncio.sleep(0.01)
+        assert early, "no check has allowed an early probe"
+        assert server.lists
+        await site.check_afterwards([door])
+
+
+@shows(["429-pause"], ANSWERS)
+@FORMS
+@AT_ANSWERS
+async def test_a_long_pause_is_heeded_by_all_requests(
+    door: str, stream: bool, tmp_path: Path
+) -> None:
+    async with gateway_on(tmp_path, {"m": ("429.long", "healthy.b")}) as site:
+        for _ in range(5):
+            told = await site.ask(door, stream=stream)
+            assert (told.text, told.whole) == (WHOLE, True)
+        assert len(site.server.of("429.long")) == 1
+        (paused,) = (each for each in site.engine.target_health() if "429" in each.target)
+        assert paused.status == "degraded"
+        assert 3000 < paused.retry_in_s <= 3600
+        await site.check_afterwards([door])
+
+
+@shows(["silence-long"], ANSWERS)
+@FORMS
+@AT_ANSWERS
+async def test_a_silent_target_is_left_for_a_long_answer_too(
+    door: str, stream: bool, tmp_path: Path
+) -> None:
+    # By these a whole answer may take minutes, as could a silent stream without headers.
+    pool = {
+        "request_timeout_s": 300.0,
+        "slowest_tokens_per_s": 0.1,
+        "first_token_timeout_s": SHORT_S,
+    }
+    async with gateway_on(tmp_path, {"m": ("silence", "healthy.b")}, pool=pool) as site:
+        async with asyncio.timeout(60):
+            told = await site.ask(door, stream=stream)
+        assert (told.text, told.whole) == (WHOLE, True)
+        assert told.headers["x-penstock-attempts"] == "2"
+        (silent,) = site.server.of("silence")
+        assert isinstance(silent.seen, Seen)
+        assert silent.seen.stream, "a silent target looks like a slow one in a whole answer"
+        await site.server.gone.wait()
         await site.check_afterwards([door])
 
 

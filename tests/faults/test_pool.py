@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 import penstock
-from penstock import Config, ProviderUnavailable, RateLimited
+from penstock import Config, ProviderTimeout, ProviderUnavailable, RateLimited
+from penstock.contract.options import ReasoningLevel
 from tests.faults.answer import WHOLE
-from tests.faults.asking import BOTH, Ask, engine_on, whole
+from tests.faults.asking import BOTH, DIALECTS, Ask, engine_on, whole
 from tests.faults.manifest import proves
 from tests.faults.server import FaultServer
+from tests.support.wire.seen import Seen
 
 COOLDOWN_S = 0.3
 
@@ -99,3 +102,99 @@ async def test_the_error_is_what_the_target_said_though_it_is_then_left_alone(
         assert refused.retry_after
         assert refused.retry_after > 0
         assert len(server.requests) == 2
+
+
+@proves("slow-first")
+@pytest.mark.parametrize(("level", "limit"), [(None, "0.2"), ("med", "0.4"), ("high", "0.8")])
+@pytest.mark.parametrize("fault", ["silence", "stall.0"])
+async def test_a_model_that_thinks_first_may_be_silent_for_longer(
+    level: ReasoningLevel | None, limit: str, fault: str
+) -> None:
+    pool = {"first_token_timeout_s": 0.2, "request_timeout_s": 0.2, "retries": 0}
+    async with (
+        FaultServer() as server,
+        engine_on(server, fault, pool=pool) as engine,
+        asyncio.timeout(60),
+    ):
+        with pytest.raises(ProviderTimeout) as caught:
+            await engine.create_message_stream(
+                "Say it.", max_tokens=99, model="m", reasoning_level=level
+            )
+        assert f" {limit} s" in str(caught.value)
+
+
+LONG: dict[str, Any] = {"slowest_tokens_per_s": 0.1, "request_timeout_s": 300.0}
+"""By this every answer is a long one, for which a silent target could take minutes."""
+
+
+@proves("silence-long")
+@pytest.mark.parametrize("kind", DIALECTS)
+async def test_a_silent_target_is_left_on_every_wire(kind: str) -> None:
+    pool = {**LONG, "first_token_timeout_s": 0.5}
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "silence", "healthy.b", kind=kind, pool=pool) as engine,
+        asyncio.timeout(60),
+    ):
+        got = await whole(engine)
+        assert got.text == WHOLE
+        assert got.result is not None
+        assert (got.result.metadata.provider, got.result.metadata.attempts) == ("second", 2)
+        (silent,) = server.of("silence")
+        assert isinstance(silent.seen, Seen)
+        assert silent.seen.stream
+
+
+@proves("silence-long")
+@pytest.mark.parametrize("kind", DIALECTS)
+async def test_a_long_answer_is_the_same_when_it_is_fetched_as_a_stream(kind: str) -> None:
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "healthy.a", kind=kind, pool=LONG) as alone,
+        engine_on(server, "healthy.a", "healthy.b", kind=kind, pool=LONG) as with_another,
+    ):
+        results = [(await whole(engine)).result for engine in (alone, with_another)]
+        streamed = [each.seen.stream for each in server.requests if isinstance(each.seen, Seen)]
+        assert streamed == [False, True]
+        one, other = results
+        assert one is not None
+        assert other is not None
+        assert (other.content, other.stop_reason, other.model) == (
+            one.content,
+            one.stop_reason,
+            one.model,
+        )
+        assert other.usage == one.usage
+        assert other.metadata.response_status == one.metadata.response_status
+        assert other.metadata.attempts == 1
+
+
+@proves("cut-whole")
+@pytest.mark.parametrize("kind", DIALECTS)
+async def test_a_long_answer_that_is_cut_is_made_again_elsewhere(kind: str) -> None:
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "cut.40", "healthy.b", kind=kind, pool={**LONG, "retries": 0}) as engine,
+    ):
+        got = await whole(engine)
+        assert got.text == WHOLE
+        assert got.result is not None
+        assert got.result.metadata.provider == "second"
+        assert got.result.metadata.continued_by is None
+        # What the first one has written is paid for as well.
+        assert got.result.usage.estimated
+        (again,) = server.of("healthy.b")
+        assert again.begun == ""
+
+
+@proves("429-pause")
+@BOTH
+@pytest.mark.parametrize("kind", DIALECTS)
+async def test_a_long_pause_is_heeded_on_every_wire(kind: str, ask: Ask) -> None:
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "429.long", "healthy.b", kind=kind) as engine,
+    ):
+        for _ in range(3):
+            assert (await ask(engine)).text == WHOLE
+        assert len(server.of("429.long")) == 1

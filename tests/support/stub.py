@@ -59,7 +59,7 @@ class StubProvider:
         self._able = able or Capabilities()
         self._vectors = vectors
         self._transcripts = transcripts
-        self._models = models
+        self.listed = models
         self._tokens = tokens
 
     def capabilities(self, model: str) -> Capabilities:
@@ -106,9 +106,9 @@ class StubProvider:
         return self._tokens
 
     async def models(self) -> Sequence[ModelInfo]:
-        if isinstance(self._models, Exception):
-            raise self._models
-        return self._models
+        if isinstance(self.listed, Exception):
+            raise self.listed
+        return self.listed
 
     async def aclose(self) -> None:
         self.closed = True

@@ -286,7 +286,7 @@ async def test_a_provider_that_fails_its_check_is_down_with_the_reason() -> None
     assert (gone.status, keyless.status, mute.status) == ("down", "down", "down")
     assert "cannot connect" in (gone.error or "")
     assert "GROQ_API_KEY" in (keyless.error or "")
-    assert mute == ProviderHealth("mute", "down", mute.latency_ms, (), "")
+    assert mute == ProviderHealth("mute", "down", mute.latency_ms, (), "", mute.checked_at, "check")
 
 
 # Opening, and asking in one line
@@ -376,14 +376,14 @@ def test_a_gateway_does_not_let_its_callers_name_files(tmp_path: Path) -> None:
 async def test_a_target_is_marked_down_and_up_by_hand() -> None:
     first, second = FakeProvider(name="first"), FakeProvider(name="second")
     async with engine_with(first, second) as engine:
-        engine.mark_down("first/echo", "maintenance")
+        assert engine.mark_down("first/echo", "maintenance") == ["first/echo"]
         result = await engine.create_message("Hello", max_tokens=9)
         assert (result.metadata.provider, result.metadata.attempts) == ("second", 1)
         (down, _) = engine.target_health()
         assert (down.target, down.state) == ("first/echo", "open")
         assert down.reason == "marked down: maintenance"
-        engine.mark_up("first/echo")
+        assert engine.mark_up("first/echo") == ["first/echo"]
         result = await engine.create_message("Hello", max_tokens=9)
         assert result.metadata.provider == "first"
         with pytest.raises(ConfigurationError, match="write provider/model"):
-            engine.mark_down("first", "typo")
+            engine.mark_down("first/", "typo")

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -20,6 +19,7 @@ from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import ModelInfo, Target
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
+from penstock.pool.states import Evidence, HealthStatus
 from penstock.providers.registry import KINDS, ProviderKind, address_of, unknown_kind
 
 
@@ -35,9 +35,12 @@ class ProviderRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """The variable that holds the key, or `configuration`; never the key itself."""
     key_missing: bool = False
     """A key is needed, and there is none."""
-    status: Literal["up", "down"] | None = None
+    status: HealthStatus | None = None
     latency_ms: int | None = None
     error: str | None = None
+    checked_at: float | None = None
+    """Unix time of the evidence for the status."""
+    evidence: Evidence | None = None
 
 
 def show_models(config_file: str | None, *, as_json: bool, prices: bool = False) -> None:
@@ -118,7 +121,7 @@ def show_providers(config_file: str | None, *, all_kinds: bool, check: bool, as_
         [_cells(row, kind=kinds, check=check) for row in rows],
     )
     for row in rows:
-        if row.status == "down":
+        if row.status in ("down", "degraded"):
             print(f"\n{row.name}: {terminal.visible(row.error or '')}")
 
 
@@ -181,7 +184,12 @@ def _checked(row: ProviderRow, health: ProviderHealth | None) -> ProviderRow:
     if health is None:
         return row
     return msgspec.structs.replace(
-        row, status=health.status, latency_ms=health.latency_ms, error=health.error
+        row,
+        status=health.status,
+        latency_ms=health.latency_ms,
+        error=health.error,
+        checked_at=health.checked_at,
+        evidence=health.evidence,
     )
 
 
@@ -201,9 +209,9 @@ def _cells(row: ProviderRow, *, kind: bool, check: bool) -> list[Cell]:
 def _status(row: ProviderRow) -> Cell:
     if row.status is None:
         return ("not configured", "dim")
-    if row.status == "up":
-        return (f"up, {row.latency_ms} ms", "green")
-    return ("down", "red")
+    if row.status == "down":
+        return ("down", "red")
+    return (f"{row.status}, {row.latency_ms} ms", "green" if row.status == "up" else "yellow")
 
 
 def _day(created: int | None) -> str:

@@ -213,6 +213,9 @@ def _provider(row: ProviderRow, health: ProviderHealth | None) -> Finding:
         return _problem(
             check, (health and health.error) or "does not answer", "check its url, key and network"
         )
+    if health.status == "degraded":
+        hint = "see its targets with `penstock targets list`, or at /admin/v1/targets"
+        return Finding("warning", check, health.error or "degraded", hint)
     where = f"at {row.address}" if "://" in row.address else row.address
     return Finding("ok", check, f"up {where}, {health.latency_ms} ms, {len(health.models)} models")
 

@@ -153,6 +153,11 @@ class PoolConfig(Section):
         default=10.0,
         description="A target that asks for a longer pause is passed over.",
     )
+    longest_pause_s: Seconds = Field(
+        default=3600.0,
+        description="Until the end of the pause that a target asks for (`Retry-After`), it is not "
+        "asked while another target can answer; a longer pause ends after this time.",
+    )
     breaker_failures: int = Field(
         default=5, ge=1, description="Failures in a row after which a target is left alone."
     )
@@ -197,7 +202,13 @@ class PoolConfig(Section):
     body_timeout_s: Seconds = Field(
         default=300.0, description="Headers, but no end of an answer that is not a stream."
     )
-    first_token_timeout_s: Seconds = Field(default=30.0, description="Headers, but no first token.")
+    first_token_timeout_s: Seconds = Field(
+        default=30.0,
+        description="No first token. While another target is left, it is the longest silence from "
+        "the request on, also for whole answers, and less for targets that usually answer soon; "
+        "otherwise it begins with the headers. A model that thinks first gets up to four times as "
+        "long.",
+    )
     stream_idle_timeout_s: Seconds = Field(
         default=30.0, description="No further token in mid-stream."
     )

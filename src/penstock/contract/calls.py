@@ -8,6 +8,7 @@ adapts a provider without telling is billed by how the attempt ended.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
 
@@ -70,11 +71,18 @@ class Call:
 class Calls:
     """The calls of one attempt, in the order in which they began."""
 
-    __slots__ = ("begun",)
+    __slots__ = ("begun", "on_alive")
 
     def __init__(self) -> None:
         """None yet."""
         self.begun: list[Call] = []
+        self.on_alive: Callable[[], None] | None = None
+        """Called when a provider sends a sign of life that holds nothing of an answer."""
+
+    def alive(self) -> None:
+        """A sign of life has arrived, such as a keep-alive comment."""
+        if self.on_alive is not None:
+            self.on_alive()
 
     def begin(self, request: AnyRequest) -> Call:
         """A call is about to be made."""

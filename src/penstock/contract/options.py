@@ -157,6 +157,9 @@ class ModelPreferences(msgspec.Struct, frozen=True, omit_defaults=True):
     intelligence: float | None = None
 
 
+_PATIENCE: Mapping[ReasoningLevel, float] = {"none": 1.0, "low": 1.0, "med": 2.0, "high": 4.0}
+
+
 class Capabilities(msgspec.Struct, frozen=True):
     """What one model of one provider takes and gives; a fact sheet, never a branch in code."""
 
@@ -195,6 +198,12 @@ class Capabilities(msgspec.Struct, frozen=True):
     """The dialect whose own fields it is handed as they are (`Extra`); None for none."""
     context_window: int | None = None
     max_output: int | None = None
+
+    def patience(self, level: ReasoningLevel | None) -> float:
+        """How many times the usual silence a model that thinks before it answers may need."""
+        if level is None:
+            return _PATIENCE["med"] if self.reasoning and not self.reasoning_off else 1.0
+        return _PATIENCE[level] if self.reasoning else 1.0
 
     def takes(self, part: Image | Audio) -> bool:
         """Whether the model reads parts like this one."""

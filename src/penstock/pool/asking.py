@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Generic, TypeVar
 
 from penstock.contract.calls import Calls, Telling
-from penstock.contract.errors import PenstockError, RateLimited
+from penstock.contract.errors import PenstockError, ProviderTimeout, RateLimited
+from penstock.contract.events import ProviderEvent
 from penstock.contract.exchange import (
     EmbeddingRequest,
     Reply,
@@ -17,8 +21,9 @@ from penstock.contract.exchange import (
     Vectors,
 )
 from penstock.contract.metadata import Usage
-from penstock.contract.ports import Trail
+from penstock.contract.ports import ProviderStream, Trail
 from penstock.pool.bills import bills, counted, untold
+from penstock.pool.history import Waits
 from penstock.pool.run import Ticket
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
@@ -61,7 +66,7 @@ class Asking(Generic[R]):
             state.slots.throttled(error.retry_after)
         state.slots.release(well=error is None)
         if error is None:
-            state.succeeded(ticket.permit)
+            state.succeeded(ticket.permit, ticket.pauses)
         elif not isinstance(error, PenstockError):
             ticket.permit.ignore()
         self._try.end(error, self._bills(error))
@@ -73,6 +78,10 @@ class Asking(Generic[R]):
     def telling(self) -> Telling:
         """The block in which the provider finds where to tell of its calls; beside `calling`."""
         return Telling(self._calls)
+
+    def limited(self, limit_s: float | None) -> Silence:
+        """The block in which the target is silent; raises ProviderTimeout after `limit_s`."""
+        return Silence(limit_s, self._ticket.first_tokens)
 
     def answered(self, answer: Reply | Transcript | Vectors) -> None:
         """The whole answer is there."""
@@ -87,7 +96,22 @@ class Asking(Generic[R]):
         """The first event is there."""
         self._ticket.permit.alive()
         self._try.first_token()
-        self._ticket.state.first_tokens.add(time.perf_counter() - self._began)
+        self._ticket.first_tokens.add(time.perf_counter() - self._began)
+
+    async def first_of(
+        self, batches: ProviderStream, limit_s: float | None
+    ) -> Sequence[ProviderEvent] | None:
+        """The first batch of a stream; raises ProviderTimeout after `limit_s` without one."""
+        silence = self.limited(limit_s)
+        self._calls.on_alive = silence.interrupted
+        async with silence:
+            with self.calling(), self.telling():
+                while (first := await anext(batches, None)) is not None and not first:
+                    pass
+        self._calls.on_alive = None
+        if first:
+            self.first_token()
+        return first
 
     def _bills(self, error: BaseException | None) -> list[Usage]:
         found = self._usages(error)
@@ -102,3 +126,42 @@ class Asking(Generic[R]):
         if self._answer is not None:
             return [counted(self._answer, ticket.request, model)]
         return untold(ticket.request, ticket.delivered, model, error)
+
+
+class Silence:
+    """The block in which a target is silent; raises ProviderTimeout when that lasts too long."""
+
+    # A class, because a generator in its place would cost every call more.
+    __slots__ = ("_limit_s", "_timeout", "_usual")
+
+    def __init__(self, limit_s: float | None, usual: Waits) -> None:
+        """None: for as long as the provider's own limits allow; `usual` is what it took before."""
+        self._limit_s = limit_s
+        self._timeout = None if limit_s is None else asyncio.timeout(limit_s)
+        self._usual = usual
+
+    def interrupted(self) -> None:
+        """Begin the time again; the transport limits how long a target may only send such signs."""
+        if self._timeout is not None and self._limit_s is not None:
+            self._timeout.reschedule(asyncio.get_running_loop().time() + self._limit_s)
+
+    async def __aenter__(self) -> None:
+        """The time begins."""
+        if self._timeout is not None:
+            await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """It has said something, or failed, or the time is over."""
+        if self._timeout is None or self._limit_s is None:
+            return
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            # What is usual must follow a target that has become slower.
+            self._usual.add(2 * self._limit_s)
+            raise ProviderTimeout(f"no token came within {self._limit_s:g} s") from None

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from penstock.contract.errors import PenstockError, ProviderTimeout
 
-_JITTER = 0.1
+JITTER = 0.1
 """The share of a provider's own pause that is added, so that not everybody comes back at once."""
 _DOUBLINGS = 60
 """Beyond these every sensible cap is reached, and a float would overflow at last."""
@@ -40,7 +40,7 @@ def pause_s(
         return min(ceiling, cap_s, longest_s) * random()
     if asked > longest_s:
         return None
-    return min(asked * (1 + _JITTER * random()), longest_s)
+    return min(asked * (1 + JITTER * random()), longest_s)
 
 
 class RetryBudget:

@@ -1,10 +1,14 @@
 """Stops asking a target that keeps failing, and finds out with single probes when it is back.
 
 ```
-closed ── `failures` in a row, or trip() ──> open ── cooldown over, or recovered() ──> half_open
+closed ── `failures` in a row, or trip() ──> open ── cooldown over, or an early probe ──> half_open
 half_open ── `half_open_successes` probes succeed ──> closed
-half_open ── one probe fails ──> open
+half_open ── a probe fails after the cooldown ──> open, for a new cooldown
+half_open ── an early probe fails ──> open, until the end of the same cooldown
 ```
+
+A probe is early when it is allowed before the cooldown has ended: `recovered()` allows one in each
+cooldown, `probe()` one after the other for requests without another target.
 
 Two steps, as a stream needs them: `allow` before the call, the permit's report at its end. Each
 change of state begins a generation, and the report of a permit of an older one says nothing.
@@ -60,7 +64,10 @@ class Breaker:
         self._probe: weakref.ref[Permit] | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._until = 0.0
-        self._opened = -math.inf
+        """The end of the cooldown that began last; still ahead while probes are early."""
+        self._failed_at = -math.inf
+        self._checked_early = False
+        """Whether a check has allowed an early probe in this cooldown."""
         self._enter("closed")
 
     def configure(self, settings: BreakerSettings) -> None:
@@ -78,6 +85,11 @@ class Breaker:
     def reason(self) -> str:
         """Why it opened the last time; empty when closed."""
         return self._reason
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last call has failed."""
+        return self._failures > 0
 
     @property
     def retry_in_s(self) -> float:
@@ -109,10 +121,10 @@ class Breaker:
                 while (permit := self.allow()) is None:
                     if self.state != "open":
                         await self._report_of_the_probe()
-                    elif self._clock() < self._opened + LAST_RESORT_S or self._until == math.inf:
+                    elif self._clock() < self._failed_at + LAST_RESORT_S or self._until == math.inf:
                         return None
                     else:
-                        self.recovered()
+                        self._enter("half_open", self._reason)
                 return permit
         return None
 
@@ -126,7 +138,8 @@ class Breaker:
         if self.state == "open" and until < self._until:
             return
         self._until = until
-        self._opened = self._clock()
+        self._checked_early = False
+        self._failed_at = self._clock()
         self._enter("open", reason)
 
     def reset(self) -> None:
@@ -134,9 +147,23 @@ class Breaker:
         self._enter("closed")
 
     def recovered(self) -> None:
-        """An active check succeeded: what is open may be probed now, unless until `reset`."""
-        if self.state == "open" and self._until != math.inf:
+        """Allow an early probe, as a check has succeeded; once in each cooldown.
+
+        A check of the model list is weak evidence: it neither closes the breaker nor moves the end
+        of the cooldown, and does nothing where only `reset` helps.
+        """
+        if self.state == "open" and self._until != math.inf and not self._checked_early:
+            self._checked_early = True
             self._enter("half_open", self._reason)
+
+    def _probe_failed(self, reason: str) -> None:
+        now = self._clock()
+        if now >= self._until:
+            self.trip(reason)
+            return
+        # The cooldown that was running goes on: an early probe must not prolong the outage.
+        self._failed_at = now
+        self._enter("open", reason)
 
     def _enter(self, state: BreakerState, reason: str = "") -> None:
         before, self._state = self._state, state
@@ -181,7 +208,9 @@ class Breaker:
                     self.reset()
         elif outcome == "failure":
             self._failures += 1
-            if self._state == "half_open" or self._failures >= self._settings.failures:
+            if self._state == "half_open":
+                self._probe_failed(reason)
+            elif self._failures >= self._settings.failures:
                 self.trip(reason)
 
 

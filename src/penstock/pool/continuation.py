@@ -19,7 +19,6 @@ import msgspec
 from penstock.contract.errors import (
     BudgetExceeded,
     InvalidRequest,
-    MalformedResponse,
     PenstockError,
     StreamInterrupted,
 )
@@ -46,6 +45,7 @@ from penstock.pool.join import (
 )
 from penstock.pool.judge import may_continue
 from penstock.pool.run import Run, Ticket
+from penstock.pool.whole import too_long
 from penstock.tokens import estimate_text, family_of
 
 MidStream: TypeAlias = Literal["continue", "restart_only", "error"]
@@ -147,7 +147,7 @@ class Continuation:
         self, ticket: Ticket[SamplingRequest], follow: _Follow
     ) -> tuple[Ticket[SamplingRequest], ProviderStream]:
         """The stream of this target, or of another when it is late and nothing was said yet."""
-        late_s = self._run.late_after(ticket.state.first_tokens)
+        late_s = self._run.late_after(ticket.first_tokens)
         if late_s is None or follow.is_second:
             return ticket, self._ask(ticket, follow.request)
 
@@ -166,7 +166,7 @@ class Continuation:
         async with Asking(ticket, self._run.caller, self._trail) as asking:
             stream = ticket.provider.stream(ticket.attempt.target.model, request)
             async with contextlib.aclosing(stream) as batches:
-                batch = await _first_of(asking, batches)
+                batch = await asking.first_of(batches, self._run.silence_s(ticket))
                 most = ticket.most_characters
                 while batch is not None:
                     if batch and isinstance(final := batch[-1], Finished):
@@ -176,8 +176,7 @@ class Continuation:
                     if batch:
                         yield batch
                     if ticket.characters > most:
-                        ticket.too_long = True
-                        raise _too_long(ticket, most)
+                        raise too_long(ticket)
                     batch = await anext(batches, None)
                 else:
                     raise StreamInterrupted("the stream ended without its terminal event")
@@ -455,24 +454,6 @@ def _tokens(ticket: Ticket[SamplingRequest], text: str) -> int:
     return estimate_text(text, family_of(ticket.attempt.target.model))
 
 
-def _too_long(ticket: Ticket[SamplingRequest], most: int) -> MalformedResponse:
-    return MalformedResponse(
-        f"the answer has more than {most} characters, and its limit is "
-        f"{ticket.request.max_tokens} tokens: the stream was cut",
-        retryable=False,
-    )
-
-
-async def _first_of(
-    asking: Asking[SamplingRequest], batches: ProviderStream
-) -> Sequence[ProviderEvent] | None:
-    """The first batch; a coroutine of its own, for the block may not last beyond a yield."""
-    with asking.calling(), asking.telling():
-        while (first := await anext(batches, None)) is not None and not first:
-            pass
-    if first:
-        asking.first_token()
-    return first
 
 
 async def _resume(first: Sequence[ProviderEvent], rest: ProviderStream) -> ProviderStream:

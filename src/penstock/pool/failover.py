@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from penstock.pool.hedging import race
 from penstock.pool.plausible import is_possible_count
 from penstock.pool.run import Fit, RetrySettings, Run, Ticket
 from penstock.pool.states import TargetStates
+from penstock.pool.whole import fetch
 from penstock.telemetry.trail import unheard
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
@@ -55,7 +56,16 @@ class FailoverPool:
         self, ranked: Sequence[Target], request: SamplingRequest, trail: Trail | None = None
     ) -> tuple[Attempt, Reply]:
         """The first good answer; raises AllTargetsFailed, or the error when there is but one."""
-        return await self._first(ranked, request, admit, _whole, trail)
+        heard = trail or unheard()
+        run = self._run(ranked, request, admit, heard)
+
+        async def ask(ticket: Ticket[SamplingRequest]) -> Reply:
+            async with Asking(ticket, run.caller, heard) as asking:
+                reply = await fetch(run, ticket, asking)
+                asking.answered(reply)
+            return reply
+
+        return await self._tried(run, ask)
 
     async def count_tokens(self, target: Target, request: SamplingRequest) -> int | None:
         """The provider's own count for the one target; models count differently, so no other's.
@@ -135,6 +145,12 @@ class FailoverPool:
                 asking.answered(answer)
             return answer
 
+        return await self._tried(run, ask)
+
+    async def _tried(
+        self, run: Run[R], ask: Callable[[Ticket[R]], Coroutine[Any, Any, A]]
+    ) -> tuple[Attempt, A]:
+        """The first good answer of the targets of this run."""
         while (ticket := await run.next()) is not None:
             late_s = run.late_after(ticket.state.answers)
             try:
@@ -175,10 +191,6 @@ async def _replaced(
         if ticket is not None:
             run.noted(ticket, error)
         return empty
-
-
-def _whole(provider: Provider, model: str, request: SamplingRequest) -> Awaitable[Reply]:
-    return provider.generate(model, request)
 
 
 def _as_it_is(

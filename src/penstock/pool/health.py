@@ -20,9 +20,10 @@ _LONGEST_S = 10.0
 class HealthChecks:
     """Checks the providers of all targets that were asked for, and tells the targets' states.
 
-    A provider that lists its models is there: what was left alone may be tried again before its
-    cooldown is over. One that cannot be reached, or refuses the key, has its targets asked last.
-    Any other error says nothing, for many servers have no list of models.
+    A provider that lists its models is there: of what was left alone, one request may be tried
+    before the cooldown is over. One that cannot be reached, or refuses the key, has its targets
+    asked last, unless their requests succeed. Any other error says nothing, for many servers have
+    no list of models.
     """
 
     def __init__(
@@ -45,17 +46,19 @@ class HealthChecks:
         await asyncio.gather(*(self._check(name) for name in names))
 
     async def _check(self, name: str) -> None:
+        problem: str | None = ""
         try:
             async with asyncio.timeout(min(_LONGEST_S, self._interval_s)):
                 await self._provider(name).models()
         except TimeoutError:
             problem = "its health check has not been answered"
-        except (ProviderUnavailable, AuthenticationFailed, ConfigurationError) as error:
-            problem = f"its health check failed: {type(error).__name__}: {error.message}"[:300]
-        except PenstockError:
-            return
-        else:
-            problem = ""
-        for state in self._states:
-            if state.target.provider == name:
-                state.checked(problem)
+        except PenstockError as error:
+            problem = problem_of(error)
+        self._states.checked(name, problem)
+
+
+def problem_of(error: PenstockError) -> str | None:
+    """What the error of a health check shows; None: nothing, as many servers have no such list."""
+    if isinstance(error, ProviderUnavailable | AuthenticationFailed | ConfigurationError):
+        return f"its health check failed: {type(error).__name__}: {error.message}"[:300]
+    return None

@@ -69,7 +69,7 @@ class TextJoin:
         """White space in front of that."""
         self._may_repeat = self._anchor == self._body
         """Whether a paragraph may repeat all of the delivered text, which is short."""
-        self._paragraph = ""
+        self._paragraph: str = ""
         """The beginning of a paragraph that may do so."""
         self._rewritten = ""
         """The beginning of an answer that repeats much and then has other words."""

@@ -20,7 +20,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, Provider, Target, Trail
-from penstock.pool.backoff import RetryBudget, pause_s
+from penstock.pool.backoff import JITTER, RetryBudget, pause_s
 from penstock.pool.breaker import Permit
 from penstock.pool.history import Waits
 from penstock.pool.judge import is_empty, may_fail_over
@@ -30,7 +30,8 @@ from penstock.tokens import thinking_apart
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 Fit = Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]]
 
-
+_SLACK_S = 0.05
+"""A timer may end a little before the pause for which it was set."""
 UNLIMITED_CHARACTERS = 1024 * 1024
 """Of a streamed answer, in any case: some models think, and some servers answer, beyond limits."""
 CHARACTERS_PER_TOKEN = 128
@@ -47,6 +48,9 @@ class RetrySettings(msgspec.Struct, frozen=True):
     """A target that takes longer than this share of its last calls gets company; None: never."""
     retry_empty: bool = True
     """Whether another target is asked after an empty answer."""
+    first_token_timeout_s: float = 30.0
+    """The longest silence before another target is asked, of a model that need not think."""
+    slowest_tokens_per_s: float = 20.0
 
 
 class Ticket(msgspec.Struct, Generic[R]):
@@ -59,6 +63,8 @@ class Ticket(msgspec.Struct, Generic[R]):
     """As this target can take it."""
     state: TargetState
     permit: Permit
+    pauses: int = 0
+    """How many pauses the target had asked for by then."""
     text: list[str] = msgspec.field(default_factory=list[str])
     """The pieces of text that it has delivered: for bills of unfinished answers, and to go on."""
     hidden: list[str] = msgspec.field(default_factory=list[str])
@@ -72,6 +78,19 @@ class Ticket(msgspec.Struct, Generic[R]):
     def delivered(self) -> Sequence[str]:
         """All pieces that it has delivered."""
         return [*self.text, *self.hidden] if self.hidden else self.text
+
+    @property
+    def patience(self) -> float:
+        """How many times the usual silence is allowed, as the model may think first."""
+        if not isinstance(self.request, SamplingRequest):
+            return 1.0
+        return self.able.patience(self.request.reasoning_level)
+
+    @property
+    def first_tokens(self) -> Waits:
+        """The times to the first token of requests like this one."""
+        state = self.state
+        return state.first_after_thinking if self.patience > 1 else state.first_tokens
 
     @property
     def most_characters(self) -> int:
@@ -98,8 +117,7 @@ class Run(Generic[R]):
     ) -> None:
         """Nothing is asked before a ticket is used."""
         self._trail = trail
-        # Whoever is known to be ill is asked last, if at all.
-        self._waiting = sorted(ranked, key=lambda target: not states.available(target)[0])
+        self._waiting = list(ranked)
         self._refused: list[Target] = []
         self._request = request
         self._fit = fit
@@ -132,6 +150,8 @@ class Run(Generic[R]):
         while (target := await self._next_target()) is not None:
             self._again_in = None
             self._otherwise = False
+            if pause_s := self._states.paused_s(target):
+                await self._wait_for_end(target, pause_s)
             if self._number and not await self._affordable(target):
                 self._present = None
                 continue
@@ -148,10 +168,33 @@ class Run(Generic[R]):
                 return self._present
             if self._again_in is not None and self._may_retry():
                 await asyncio.sleep(self._again_in)
-                return self._present
+                if not self._is_paused_longer(self._present):
+                    return self._present
+                # Others were refused meanwhile, for longer.
+                self._waiting.append(self._present)
+        # By what is known now; targets that are not well are asked last, if at all.
+        self._waiting.sort(key=self._states.rank)
         self._present = self._waiting.pop(0) if self._waiting else None
         self._retries = 0
         return self._present
+
+    def _is_paused_longer(self, target: Target) -> bool:
+        """Whether the target is in a pause while another could answer."""
+        return self._states.paused_s(target) > _SLACK_S and self.has_another
+
+    async def _wait_for_end(self, target: Target, pause_s: float) -> None:
+        """Wait for the end of a pause, as no other target is left, if that is worth the wait."""
+        if self._states[target].breaker.state == "open":
+            return
+        pause_s *= 1 + JITTER * random.random()  # noqa: S311 - no secret depends on it
+        longest_s = min(self._settings.longest_wait_s, self._deadline - time.monotonic())
+        if pause_s < longest_s:
+            await asyncio.sleep(pause_s)
+
+    @property
+    def has_another(self) -> bool:
+        """Whether a healthy target is left that has not been asked."""
+        return any(self._states.available(target)[0] for target in self._waiting)
 
     def second(self) -> Ticket[R] | None:
         """Leave to ask another target at the same time as the one that is late.
@@ -214,6 +257,18 @@ class Run(Generic[R]):
     def once_more(self) -> None:
         """Ask the same target again at once, in another way, which is no retry."""
         self._otherwise = True
+
+    def silence_s(self, ticket: Ticket[R]) -> float | None:
+        """The longest silence of this target before the next one is asked; None: there is none."""
+        if not self.has_another:
+            return None
+        bound_s = self._settings.first_token_timeout_s * ticket.patience
+        return ticket.first_tokens.silence_s(bound_s)
+
+    def is_short(self, ticket: Ticket[SamplingRequest], limit_s: float) -> bool:
+        """Whether its whole answer is surely there within the limit."""
+        longest_s = ticket.request.max_tokens / self._settings.slowest_tokens_per_s
+        return ticket.patience == 1 and longest_s <= limit_s / 2
 
     def late_after(self, waits: Waits) -> float | None:
         """Seconds after which a target of this history is late; None when that cannot be said."""
@@ -283,4 +338,5 @@ class Run(Generic[R]):
             raise
         self._number += 1
         attempt = Attempt(target, self._number, dropped)
-        return Ticket(attempt, provider, able, admitted, self._states[target], permit)
+        state = self._states[target]
+        return Ticket(attempt, provider, able, admitted, state, permit, state.pauses)

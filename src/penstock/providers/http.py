@@ -120,9 +120,13 @@ class HttpTransport:
         call: WireCall,
         headers: Mapping[str, str],
         sent: Callable[[], object] | None = None,
+        patience_s: float = 0.0,
     ) -> AsyncGenerator[StreamingResponse, None]:
-        """The answer once its headers are there; leaving the context stops the call."""
-        response = await self._send(url, call, headers, sent)
+        """The answer once its headers are there; leaving the context stops the call.
+
+        The headers may take `patience_s` if that is longer than usual.
+        """
+        response = await self._send(url, call, headers, sent, patience_s)
         try:
             yield response
         finally:

@@ -66,10 +66,11 @@ async def read_events(
     refuse: Callable[[bytes, Mapping[str, str], str], NoReturn],
     *,
     allowance: ByteAllowance,
+    on_alive: Callable[[], None],
 ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
     """A batch of events a network read; `refuse` raises what a body without frames stands for.
 
-    Raises MalformedResponse when the body is larger than `allowance`.
+    `on_alive` is called for bytes that hold no event. Raises MalformedResponse when the body is larger than `allowance`.
     """
     frames = framing.decoder()
     clock = asyncio.get_running_loop().time
@@ -109,6 +110,7 @@ async def read_events(
             since = alive = clock()
             continue
         alive = clock()
+        on_alive()
         if alive >= since + longest:
             # A flood of pings leaves the reader no silence in which its timer could fire.
             broken = _silence(longest, kept_alive=True)

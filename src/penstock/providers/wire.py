@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -42,7 +43,7 @@ from penstock.providers.dialect import (
     PromptedTranscription,
     WireCall,
 )
-from penstock.providers.http import HttpTransport, WireResponse
+from penstock.providers.http import HttpTransport, TransportSettings, WireResponse
 from penstock.providers.lacking import lacking
 from penstock.providers.masking import mask_bytes, mask_error
 from penstock.providers.origin import legible, origin_of, stamped, stamped_events
@@ -153,6 +154,7 @@ class WireProvider:
         request = legible(request, origin)
         earlier: Reply | None = None
         delivered = False
+        settings = self._patient_settings(profile, request)
         calls = current_calls()
         allowance: ByteAllowance | None = None
         with self._located(model, request):
@@ -163,8 +165,10 @@ class WireProvider:
                     wire_call = self._dialect.encode(model, request, profile, True)
                     allowance = allowance or self._allowance(model, request, wire_call, stream=True)
                     async with (
-                        self._open(wire_call, call, allowance) as response,
-                        contextlib.aclosing(self._events(response, allowance)) as batches,
+                        self._open(wire_call, call, allowance, settings) as response,
+                        contextlib.aclosing(
+                            self._events(response, allowance, settings, calls.alive)
+                        ) as batches,
                     ):
                         with call:
                             async for batch in batches:
@@ -274,6 +278,21 @@ class WireProvider:
         request, option = relaxed
         return request, without(option, earlier)
 
+    def _patient_settings(
+        self, profile: ModelProfile, request: SamplingRequest
+    ) -> TransportSettings:
+        """The limits of a stream, with more time for a model that thinks first."""
+        settings = self._transport.settings
+        patience = profile.capabilities.patience(request.reasoning_level)
+        if patience == 1:
+            return settings
+        silence_s = settings.first_token_timeout_s * patience
+        return replace(
+            settings,
+            first_token_timeout_s=silence_s,
+            response_timeout_s=max(settings.response_timeout_s, silence_s),
+        )
+
     def _address(self, call: WireCall) -> str:
         return call.path if call.path.startswith("http") else self.url + call.path
 
@@ -312,12 +331,17 @@ class WireProvider:
 
     @contextlib.asynccontextmanager
     async def _open(
-        self, wire_call: WireCall, call: Call, allowance: ByteAllowance
+        self,
+        wire_call: WireCall,
+        call: Call,
+        allowance: ByteAllowance,
+        settings: TransportSettings,
     ) -> AsyncGenerator[StreamingResponse]:
         url = self._address(wire_call)
         accepted = {"accept": self._framing.content_type, "accept-encoding": "identity"}
         headers = await self._authorized(wire_call, url, {**self._headers, **accepted})
-        async with self._transport.open(url, wire_call, headers, call.sent) as response:
+        patience_s = settings.response_timeout_s
+        async with self._transport.open(url, wire_call, headers, call.sent, patience_s) as response:
             with call:
                 await self._check_stream(response, call, allowance)
             yield response
@@ -338,12 +362,20 @@ class WireProvider:
             self._refuse(body, response.headers, content_type)
 
     def _events(
-        self, response: StreamingResponse, allowance: ByteAllowance
+        self,
+        response: StreamingResponse,
+        allowance: ByteAllowance,
+        settings: TransportSettings,
+        on_alive: Callable[[], None],
     ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
-        decoder = self._dialect.stream_decoder(response.headers)
-        settings = self._transport.settings
         return read_events(
-            response, self._framing, decoder, settings, self._refuse, allowance=allowance
+            response,
+            self._framing,
+            self._dialect.stream_decoder(response.headers),
+            settings,
+            self._refuse,
+            allowance=allowance,
+            on_alive=on_alive,
         )
 
     def _refuse(self, body: bytes, headers: Mapping[str, str], what: str) -> NoReturn:

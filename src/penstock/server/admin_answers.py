@@ -16,6 +16,7 @@ from penstock.budget.periods import Period
 from penstock.budget.reports import UsageRow
 from penstock.contract.metadata import Usage
 from penstock.keys.desk import KeyInfo
+from penstock.pool.states import Evidence, HealthStatus
 from penstock.pool.supervise import ChildStatus
 from penstock.telemetry.records import Operation, Outcome, TargetCondition
 
@@ -159,12 +160,18 @@ class RequestList(Answer):
 
 
 class HealthInfo(Answer):
-    """What a provider has answered just now."""
+    """The health of a provider."""
 
-    status: Literal["up", "down"]
+    status: HealthStatus
     latency_ms: int
+    """How long it took to list its models; 0 when it was not asked."""
     models: list[str]
     error: str | None
+    """Why it is not up."""
+    checked_at: float | None
+    """When the evidence is from."""
+    evidence: Evidence | None
+    """A health check, the requests of its targets, or a mark."""
 
 
 class ProviderInfo(Answer):
@@ -175,7 +182,7 @@ class ProviderInfo(Answer):
     url: str | None
     """Its own address, without credentials; null: that of its kind."""
     health: HealthInfo | None
-    """Null when it was not asked."""
+    """Null when nothing is known of it."""
 
 
 class ProviderList(Answer):
@@ -195,6 +202,11 @@ class TargetInfo(Answer):
     in_flight: int
     waiting: int
     limit: int | None
+    status: HealthStatus
+    checked_at: float | None
+    """When the evidence is from."""
+    evidence: Evidence | None
+    """By what the status is known: its requests, a health check, or a mark."""
 
 
 class TargetList(Answer):
@@ -202,6 +214,13 @@ class TargetList(Answer):
 
     targets: list[TargetInfo]
     background: list[ChildStatus]
+
+
+class MarkedTargets(TargetList):
+    """The targets after some were marked down or up."""
+
+    matched: list[str]
+    """The targets that were covered; `provider/*` where none of a provider is known yet."""
 
 
 class ModelInfo(Answer):

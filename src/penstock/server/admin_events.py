@@ -5,6 +5,7 @@
 | `request.started`, `request.finished` | a request, as in the list of requests |
 | `attempt.started`, `attempt.finished` | `request_id` and the attempt |
 | `target.changed` | the breaker of a target has changed |
+| `target.paused` | a target has asked to be left alone for a time (`Retry-After`) |
 | `budget.warning` | a budget is spent up to one of its marks |
 | `call.refused` | somebody was not let in, or has used up the limits of the key |
 | `config.reloaded` | the configuration was read anew, or refused |
@@ -38,6 +39,7 @@ from penstock.telemetry.records import (
     RequestRecord,
     RequestStarted,
     TargetChanged,
+    TargetPaused,
 )
 
 HEARTBEAT_S = 15.0
@@ -53,6 +55,7 @@ NAMES: Mapping[type[Record], str] = {
     AttemptRecord: "attempt.finished",
     RequestRecord: "request.finished",
     TargetChanged: "target.changed",
+    TargetPaused: "target.paused",
     BudgetWarned: "budget.warning",
     CallRefused: "call.refused",
     ConfigReloaded: "config.reloaded",
@@ -65,6 +68,7 @@ DATA: Mapping[str, type[msgspec.Struct]] = {
     "attempt.finished": AttemptEvent,
     "request.finished": RequestInfo,
     "target.changed": TargetChanged,
+    "target.paused": TargetPaused,
     "budget.warning": BudgetWarned,
     "call.refused": CallRefused,
     "config.reloaded": ConfigReloaded,

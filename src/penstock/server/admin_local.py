@@ -32,6 +32,7 @@ from penstock.telemetry.recent import RecentRequests, RunningRequest
 from penstock.telemetry.records import AttemptRecord, AttemptStarted, RequestRecord
 
 _SEVERITY = {"closed": 0, "half_open": 1, "open": 2}
+_STATUS_SEVERITY = {"up": 0, "degraded": 1, "down": 2}
 
 
 def request_list(recent: RecentRequests, asked: RequestsQuery) -> RequestList:
@@ -73,7 +74,7 @@ def merged_targets(lists: Sequence[TargetList]) -> TargetList:
 
 
 def _together(one: TargetInfo, other: TargetInfo) -> TargetInfo:
-    worse = max(one, other, key=lambda each: _SEVERITY[each.state])
+    worse = max(one, other, key=lambda each: (_STATUS_SEVERITY[each.status], _SEVERITY[each.state]))
     limit = None if one.limit is None or other.limit is None else one.limit + other.limit
     return msgspec.structs.replace(
         worse,
@@ -94,6 +95,9 @@ def target_info(health: TargetHealth) -> TargetInfo:
         in_flight=health.in_flight,
         waiting=health.waiting,
         limit=health.limit,
+        status=health.status,
+        checked_at=health.checked_at,
+        evidence=health.evidence,
     )
 
 

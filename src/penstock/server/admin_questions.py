@@ -54,6 +54,16 @@ TargetName: TypeAlias = Annotated[
         extra_json_schema={"format": "target"},
     ),
 ]
+TargetPattern: TypeAlias = Annotated[
+    str,
+    Meta(
+        max_length=256,
+        pattern=rf"^[^/\s]+(/\S+)?{_END}",
+        description="`provider/model`, a whole provider, or a pattern such as `openai/gpt-*`; it "
+        "must cover a target or a provider that is known.",
+        extra_json_schema={"format": "target"},
+    ),
+]
 KeyName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_NAME}{_END}")]
 TagText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags: TypeAlias = Annotated[dict[TagText, TagText], Meta(max_length=16)]
@@ -149,16 +159,16 @@ class ProviderPath(Asked):
 
 
 class DownOrder(Asked):
-    """Which target is to be left alone, and why."""
+    """Which targets are to be left alone, and why."""
 
-    target: TargetName
+    target: TargetPattern
     reason: Annotated[str, Meta(min_length=1, max_length=200)] = "by an administrator"
 
 
 class UpOrder(Asked):
-    """Which target is to be asked again."""
+    """Which targets are to be asked again."""
 
-    target: TargetName
+    target: TargetPattern
 
 
 Priority: TypeAlias = Annotated[float, Meta(ge=0, le=1)]

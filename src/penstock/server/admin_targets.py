@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 
 import msgspec
 
+from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import ModelPreferences
 from penstock.contract.requests import Caller
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
-from penstock.providers.registry import callable_names, unknown_kind
+from penstock.providers.registry import unknown_kind
 from penstock.server.admin_answers import (
     ConfigAnswer,
     HealthInfo,
+    MarkedTargets,
     ModelInfo,
     ModelList,
     ProviderInfo,
@@ -37,14 +40,18 @@ from penstock.server.siblings import Question, Siblings
 
 async def providers(engine: Engine, call: Call[Nothing, ProvidersQuery, Nothing]) -> ProviderList:
     """The configured providers; with `check`, each is asked now whether it answers."""
-    checked = await engine.provider_health() if call.query.check else []
-    return ProviderList(provider_list(engine, checked))
+    if call.query.check:
+        return ProviderList(provider_list(engine, await engine.provider_health()))
+    return ProviderList(provider_list(engine))
 
 
-def provider_list(engine: Engine, checked: Sequence[ProviderHealth] = ()) -> list[ProviderInfo]:
-    """The configured providers, with what was found out about some of them."""
-    health = {each.provider: each for each in checked}
-    return [_provider(engine, name, health.get(name)) for name in _names(engine)]
+def provider_list(
+    engine: Engine, health: Sequence[ProviderHealth] | None = None
+) -> list[ProviderInfo]:
+    """The configured providers with their health; None: as far as it is known already."""
+    known = engine.last_provider_health() if health is None else health
+    found = {each.provider: each for each in known if each.evidence is not None}
+    return [_provider(engine, name, found.get(name)) for name in _names(engine)]
 
 
 async def provider(engine: Engine, call: Call[ProviderPath, Nothing, Nothing]) -> ProviderInfo:
@@ -70,17 +77,29 @@ class Targets:
 
     async def mark_down(
         self, engine: Engine, call: Call[Nothing, Nothing, DownOrder]
-    ) -> TargetList:
-        """Leave a target alone until it is marked up; requests go to the next of their model."""
-        _check_provider(engine, call.body.target)
-        engine.mark_down(call.body.target, call.body.reason)
-        return await self._all(engine, Question.DOWN, [call.body.target, call.body.reason])
+    ) -> MarkedTargets:
+        """Leave targets alone until they are marked up; requests go to the next of their model.
 
-    async def mark_up(self, engine: Engine, call: Call[Nothing, Nothing, UpOrder]) -> TargetList:
-        """Ask a target again, whatever was held against it."""
-        _check_provider(engine, call.body.target)
-        engine.mark_up(call.body.target)
-        return await self._all(engine, Question.UP, call.body.target)
+        A provider or a pattern also covers targets that are asked for later.
+        """
+        order = call.body
+        with _refusing():
+            matched = engine.mark_down(order.target, order.reason, seen=await self._seen())
+        told = [order.target, order.reason, *matched]
+        return _marked(await self._all(engine, Question.DOWN, told), matched)
+
+    async def mark_up(self, engine: Engine, call: Call[Nothing, Nothing, UpOrder]) -> MarkedTargets:
+        """Ask targets again, whatever was held against them."""
+        order = call.body
+        with _refusing():
+            matched = engine.mark_up(order.target, seen=await self._seen())
+        return _marked(await self._all(engine, Question.UP, [order.target, *matched]), matched)
+
+    async def _seen(self) -> list[str]:
+        """The targets that other workers know."""
+        answers = await self._siblings.ask(Question.TARGETS)
+        lists = [msgspec.convert(each, TargetList) for each in answers]
+        return [target.target for part in lists for target in part.targets]
 
     async def _all(self, engine: Engine, question: Question, argument: object = None) -> TargetList:
         answers = await self._siblings.ask(question, argument)
@@ -144,12 +163,20 @@ def _provider(engine: Engine, name: str, health: ProviderHealth | None) -> Provi
             health.latency_ms,
             [model.id for model in health.models],
             health.error,
+            health.checked_at,
+            health.evidence,
         ),
     )
 
 
-def _check_provider(engine: Engine, target: str) -> None:
-    known = callable_names(engine.config.providers)
-    name = target.partition("/")[0]
-    if name not in known:
-        raise HttpProblem(Failure(404, unknown_kind(name, known), code="not_found", param="target"))
+def _marked(targets: TargetList, matched: list[str]) -> MarkedTargets:
+    return MarkedTargets(targets.targets, targets.background, matched)
+
+
+@contextlib.contextmanager
+def _refusing() -> Generator[None]:
+    """Name the field at fault where no target is covered."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise HttpProblem(Failure(404, error.message, code="not_found", param="target")) from error

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from penstock.budget.stores.sqlite.guard import StoreGuards
 from penstock.config.settings import Config
 from penstock.gateway import Engine
+from penstock.health import HeldBack
 from penstock.keys.windows import WindowOf, window_of
 from penstock.mcp.host.queue import ApprovalQueue
+from penstock.pool.states import Pause
 from penstock.server import (
     admin_api,
     anthropic_api,
@@ -45,9 +47,15 @@ from penstock.server.siblings import Question, Siblings
 from penstock.telemetry.feed import Feed
 from penstock.telemetry.logs import RequestLog
 from penstock.telemetry.merged import Samples
-from penstock.telemetry.prometheus import PrometheusMetrics
+from penstock.telemetry.prometheus import Condition, PrometheusMetrics
 from penstock.telemetry.recent import RecentRequests
-from penstock.telemetry.records import AttemptRecord, RequestRecord, RequestStarted
+from penstock.telemetry.records import (
+    AttemptRecord,
+    Record,
+    RequestRecord,
+    RequestStarted,
+    TargetPaused,
+)
 from penstock.wiring import (
     is_protected,
     key_store_of,
@@ -77,15 +85,27 @@ def application(
     """
     guards = stores or store_guards()
     gate = Gate(keyring_of(config, required=key_required, windows=windows, stores=guards))
-    metrics = PrometheusMetrics()
+    metrics = PrometheusMetrics(health=lambda: _health(app))
     recent, feed = RecentRequests(), Feed()
     exporter = exporter_of(config)
     siblings = siblings or Siblings()
     approving = Approvals(approvals or ApprovalQueue())
 
+    telling: set[asyncio.Task[list[object]]] = set()
+
+    def tell_pause(record: Record) -> None:
+        """Have the other workers spare the target too."""
+        if isinstance(record, TargetPaused):
+            said = [record.target, record.seconds, record.reason]
+            task = asyncio.create_task(siblings.ask(Question.PAUSE, said))
+            telling.add(task)
+            task.add_done_callback(telling.discard)
+
     def opened() -> Engine:
         engine = open_engine()
         engine.hooks.subscribe(metrics, only=(RequestStarted, AttemptRecord, RequestRecord))
+        if siblings.others:
+            engine.hooks.subscribe(tell_pause, only=(TargetPaused,))
         if exporter is not None:
             engine.hooks.subscribe(exporter.subscriber)
         engine.hooks.subscribe(recent)
@@ -153,11 +173,27 @@ def application(
     return app
 
 
+async def take_over(siblings: Siblings, engine: Engine) -> None:
+    """Hold back what the other workers hold back, in a worker that takes another's place."""
+    for answer in await siblings.ask(Question.HELD):
+        engine.hold_back(msgspec.convert(answer, HeldBack))
+
+
 def running(app: App) -> Engine:
     """The engine that answers now."""
     if app.engine is None:
         raise RuntimeError("this worker is starting")
     return app.engine
+
+
+def _health(app: App) -> Iterator[Condition]:
+    """The health of targets and providers at this moment, for metrics."""
+    if app.engine is not None:
+        for target in app.engine.target_health():
+            provider, _, model = target.target.partition("/")
+            yield Condition(provider, model, target.status)
+        for each in app.engine.last_provider_health():
+            yield Condition(each.provider, None, each.status)
 
 
 def answer_siblings(
@@ -187,13 +223,23 @@ def answer_siblings(
     async def targets(_: object) -> TargetList:
         return target_list(engine())
 
-    async def down(asked: tuple[str, str]) -> TargetList:
-        engine().mark_down(*asked)
+    async def down(asked: Sequence[str]) -> TargetList:
+        pattern, reason, *seen = asked
+        engine().mark_down(pattern, reason, seen=seen)
         return target_list(engine())
 
-    async def up(target: str) -> TargetList:
-        engine().mark_up(target)
+    async def up(asked: Sequence[str]) -> TargetList:
+        pattern, *seen = asked
+        engine().mark_up(pattern, seen=seen)
         return target_list(engine())
+
+    async def held(_: object) -> HeldBack:
+        # A worker that is starting too knows of none.
+        return HeldBack() if app.engine is None else app.engine.held_back()
+
+    async def pause(asked: tuple[str, float, str]) -> bool:
+        engine().hold_back(HeldBack(pauses=[Pause(*asked)]))
+        return True
 
     siblings.answer(Question.CANCEL, cancel)
     siblings.answer(Question.METRICS, samples)
@@ -202,6 +248,8 @@ def answer_siblings(
     siblings.answer(Question.TARGETS, targets)
     siblings.answer(Question.DOWN, down)
     siblings.answer(Question.UP, up)
+    siblings.answer(Question.HELD, held)
+    siblings.answer(Question.PAUSE, pause)
 
 
 def answer_about_approvals(siblings: Siblings, queue: ApprovalQueue) -> None:

@@ -30,7 +30,7 @@ from penstock.keys.windows import window_of
 from penstock.pool.supervise import Supervisor
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
-from penstock.server.application import application
+from penstock.server.application import application, take_over
 from penstock.server.exporting import check
 from penstock.server.guard import is_loopback
 from penstock.server.http_server import GatewayServer
@@ -225,6 +225,7 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
             if post is not None:
                 post.on_orphaned(stop)
             async with siblings, watching:
+                await take_over(siblings, engine)
                 await server.serve([listener])
     finally:
         for task in warming:

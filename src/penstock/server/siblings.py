@@ -42,9 +42,13 @@ class Question(StrEnum):
     TARGETS = "targets"
     """The targets."""
     DOWN = "down"
-    """`[target, reason]`: leave it alone, and tell the targets."""
+    """`[pattern, reason, target, ...]`: mark down what it covers, such as these; the targets."""
     UP = "up"
-    """A target: ask it again, and tell the targets."""
+    """`[pattern, target, ...]`: mark up what it covers, such as these; the targets."""
+    HELD = "held"
+    """All marks and pauses, for a worker that starts."""
+    PAUSE = "pause"
+    """`[target, seconds, reason]`: it has asked another worker for a pause."""
     APPROVALS = "approvals"
     """What waits for approval."""
     APPROVAL = "approval"
@@ -72,6 +76,11 @@ class Siblings:
     def answer(self, name: str, answerer: Answerer) -> None:
         """Answer questions of this name so; the argument and the answer are JSON."""
         self._answerers[name] = answerer
+
+    @property
+    def others(self) -> int:
+        """How many other workers there are."""
+        return max(0, len(self._places) - 1)
 
     async def ask(self, name: str, argument: Any = None) -> list[Any]:
         """What all others say; who is gone or does not answer in time says nothing."""

@@ -34,6 +34,7 @@ from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
 from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
 from penstock.health import ProviderHealth
+from penstock.pool.states import TargetHealth
 from penstock.standalone import Endpoint
 from penstock.sync.generators import (
     SyncConversation,
@@ -149,6 +150,30 @@ class SyncEngine:
     def provider_health(self, names: Iterable[str] | None = None) -> list[ProviderHealth]:
         """Whether each provider can be reached, and its models."""
         return self.run(lambda e: e.provider_health(names))
+
+    def target_health(self) -> list[TargetHealth]:
+        """Every target that was asked so far: whether it is asked now, and how busy it is."""
+
+        async def health(engine: Engine) -> list[TargetHealth]:
+            return engine.target_health()
+
+        return self.run(health)
+
+    def mark_down(self, target: str, reason: str) -> list[str]:
+        """Ask a target, a provider or what a pattern covers nothing until it is marked up."""
+
+        async def mark(engine: Engine) -> list[str]:
+            return engine.mark_down(target, reason)
+
+        return self.run(mark)
+
+    def mark_up(self, target: str) -> list[str]:
+        """Ask what this covers again, whatever was held against it."""
+
+        async def mark(engine: Engine) -> list[str]:
+            return engine.mark_up(target)
+
+        return self.run(mark)
 
     def budgets(self) -> Sequence[Balance]:
         """What each budget has left."""

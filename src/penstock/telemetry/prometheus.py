@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -19,12 +20,23 @@ from penstock.telemetry.records import (
     has_answered,
     identity_of,
 )
-from penstock.telemetry.series import Counted, Observed
+from penstock.telemetry.series import Counted, Current, Observed
 
 DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 FIRST_TOKEN_BUCKETS = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6)
 DEFAULT_MODEL = "default"
 """The label of a request that names no model."""
+
+
+STATUSES = ("up", "degraded", "down")
+
+
+class Condition(NamedTuple):
+    """The health of a provider, or of one model there."""
+
+    provider: str
+    model: str | None
+    status: Literal["up", "degraded", "down"]
 
 
 class PrometheusMetrics:
@@ -42,8 +54,13 @@ class PrometheusMetrics:
         targets: Iterable[str] = (),
         max_names: int = 100,
         registry: CollectorRegistry | None = None,
+        health: Callable[[], Iterable[Condition]] = lambda: (),
     ) -> None:
-        """`models` and `targets` (`provider/model`) are those of the configuration."""
+        """`models` and `targets` (`provider/model`) are those of the configuration.
+
+        `health` gives the conditions of targets and providers whenever metrics are read.
+        """
+        self._health = health
         self.registry = registry or CollectorRegistry()
         self._models = Names((DEFAULT_MODEL,), max_names)
         self._targets = Names((), max_names)
@@ -109,6 +126,32 @@ class PrometheusMetrics:
             place,
             registry,
         )
+
+        Current(
+            "penstock_target_health",
+            "Workers that see the target in this status.",
+            (*place, "status"),
+            registry,
+            self._target_health,
+        )
+        Current(
+            "penstock_provider_health",
+            "Workers that see the provider in this status.",
+            ("provider", "status"),
+            registry,
+            self._provider_health,
+        )
+
+    def _target_health(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        for provider, model, status in self._health():
+            if model is not None:
+                place = self._place(provider, model, False)
+                yield from (((*place, each), float(each == status)) for each in STATUSES)
+
+    def _provider_health(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        for provider, model, status in self._health():
+            if model is None:
+                yield from (((provider, each), float(each == status)) for each in STATUSES)
 
     def know(self, models: Iterable[str], targets: Iterable[str]) -> None:
         """These names are in the configuration, too."""

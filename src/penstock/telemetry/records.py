@@ -224,6 +224,16 @@ class TargetChanged(msgspec.Struct, frozen=True):
     """Unix seconds, as all times here."""
 
 
+class TargetPaused(msgspec.Struct, frozen=True):
+    """A target has asked to be left alone for a time, as with `Retry-After`."""
+
+    target: str
+    seconds: float
+    reason: str
+    at: float
+    """Unix seconds, as all times here."""
+
+
 class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
     """So much of a budget is spent, in nano-dollars; told once for each threshold and period."""
 
@@ -280,7 +290,13 @@ class ApprovalEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Happening: TypeAlias = (
-    TargetChanged | BudgetWarned | CallRefused | ConfigReloaded | ApprovalAsked | ApprovalEnded
+    TargetChanged
+    | TargetPaused
+    | BudgetWarned
+    | CallRefused
+    | ConfigReloaded
+    | ApprovalAsked
+    | ApprovalEnded
 )
 """What belongs to no single request."""
 Record: TypeAlias = (

@@ -8,7 +8,7 @@ one event loop; to collect from another thread is safe.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
@@ -48,6 +48,34 @@ class Counted(Collector):
         """For the registry."""
         family = self._family(*self._said, labels=self._labels)
         for labels, value in list(self._values.items()):
+            family.add_metric(labels, value)
+        yield family
+
+
+class Current(Collector):
+    """A gauge that is read when it is collected; equal labels are added up."""
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labels: Sequence[str],
+        registry: CollectorRegistry,
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+    ) -> None:
+        """`read` gives the labels and the value of each sample."""
+        self._said = (name, documentation)
+        self._labels = labels
+        self._read = read
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """For the registry."""
+        values: dict[tuple[str, ...], float] = {}
+        for labels, value in self._read():
+            values[labels] = values.get(labels, 0.0) + value
+        family = GaugeMetricFamily(*self._said, labels=self._labels)
+        for labels, value in values.items():
             family.add_metric(labels, value)
         yield family
 

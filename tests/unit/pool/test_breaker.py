@@ -268,6 +268,7 @@ class BreakerModel(RuleBasedStateMachine):
         self.state: BreakerState = "closed"
         self.reason = ""
         self.until = 0.0
+        self.checked_early = False
         self.era = 0
         self.outcomes: list[bool] = []
         self.probes: set[int] = set()
@@ -277,11 +278,16 @@ class BreakerModel(RuleBasedStateMachine):
         self.settings = BreakerSettings(failures, 10.0, successes)
         self.breaker = Breaker(self.settings, self.clock)
 
-    def turn(self, state: BreakerState, reason: str, until: float = 0.0) -> None:
-        self.state, self.reason, self.until = state, reason, until
+    def turn(self, state: BreakerState, reason: str) -> None:
+        self.state, self.reason = state, reason
         self.era += 1
         self.outcomes = []
         self.probes = set()
+
+    def open(self, reason: str, until: float) -> None:
+        self.turn("open", reason)
+        self.until = until
+        self.checked_early = False
 
     def count(self, call: Call, succeeded: bool, reason: str = "") -> None:
         if call.era != self.era:
@@ -289,12 +295,14 @@ class BreakerModel(RuleBasedStateMachine):
         self.probes.discard(id(call))
         self.outcomes.append(succeeded)
         last = self.outcomes[-self.settings.failures :]
-        if self.state == "half_open" and not succeeded:
-            self.turn("open", reason, self.clock.now + 10)
+        if self.state == "half_open" and not succeeded and self.clock.now < self.until:
+            self.turn("open", reason)
+        elif self.state == "half_open" and not succeeded:
+            self.open(reason, self.clock.now + 10)
         elif self.state == "half_open" and len(self.outcomes) == self.settings.half_open_successes:
             self.turn("closed", "")
         elif self.state == "closed" and len(last) == self.settings.failures and not any(last):
-            self.turn("open", reason, self.clock.now + 10)
+            self.open(reason, self.clock.now + 10)
 
     @rule(target=calls)
     def allow(self) -> MultipleResults[Call]:
@@ -357,7 +365,7 @@ class BreakerModel(RuleBasedStateMachine):
         self.breaker.trip(reason, seconds)
         until = self.clock.now + (10.0 if seconds is None else seconds)
         if self.state != "open" or until >= self.until:
-            self.turn("open", reason, until)
+            self.open(reason, until)
 
     @rule()
     def reset(self) -> None:
@@ -367,8 +375,9 @@ class BreakerModel(RuleBasedStateMachine):
     @rule()
     def recovered(self) -> None:
         self.breaker.recovered()
-        if self.state == "open" and self.until < math.inf:
+        if self.state == "open" and self.until < math.inf and not self.checked_early:
             self.turn("half_open", self.reason)
+            self.checked_early = True
 
     @invariant()
     def agrees(self) -> None:

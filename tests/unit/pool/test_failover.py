@@ -93,12 +93,13 @@ async def test_an_error_of_the_request_stops_at_once(error: PenstockError) -> No
 
 async def test_when_every_target_fails_each_attempt_is_kept_in_order() -> None:
     failures = [RateLimited("slow down", retry_after=3), ProviderTimeout("silent")]
-    pool, ranked = pool_of(
-        *(StubProvider([f], name=n) for f, n in zip(failures, "ab", strict=True))
-    )
-    for call in (pool.generate(ranked, REQUEST), read_all(pool, ranked)):
+    for streamed in (False, True):
+        # A pool of its own, for the first target is in a pause by then.
+        pool, ranked = pool_of(
+            *(StubProvider([f], name=n) for f, n in zip(failures, "ab", strict=True))
+        )
         with pytest.raises(AllTargetsFailed) as caught:
-            await call
+            await (read_all(pool, ranked) if streamed else pool.generate(ranked, REQUEST))
         assert caught.value.attempts == tuple(failures)
         assert caught.value.__cause__ is failures[-1]
         assert caught.value.retryable

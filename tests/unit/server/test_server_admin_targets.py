@@ -1,11 +1,13 @@
 """`/admin/v1/providers`, `/targets`, `/models`, `/route` and `/config`."""
 
 import json
+import time
 
 import pytest
 
 from penstock.config.load import parse
 from penstock.server.masking import MASK, masked, without_credentials
+from tests.support.keyed import ADMIN, bearer
 from tests.unit.server.admin_support import administered
 
 
@@ -25,7 +27,10 @@ async def test_a_target_is_marked_down_and_up() -> None:
     async with administered() as admin:
         assert (await admin.get("targets"))["targets"] == []
         order = {"target": "fake/echo", "reason": "maintenance"}
-        (down,) = (await admin.send("POST", "targets/down", order))["targets"]
+        answer = await admin.send("POST", "targets/down", order)
+        assert answer["matched"] == ["fake/echo"]
+        (down,) = answer["targets"]
+        assert abs(down.pop("checked_at") - time.time()) < 600
         assert down == {
             "target": "fake/echo",
             "state": "open",
@@ -34,9 +39,13 @@ async def test_a_target_is_marked_down_and_up() -> None:
             "in_flight": 0,
             "waiting": 0,
             "limit": None,
+            "status": "down",
+            "evidence": "mark",
         }
         assert (await admin.chat()).status_code == 502
-        (up,) = (await admin.send("POST", "targets/up", {"target": "fake/echo"}))["targets"]
+        answer = await admin.send("POST", "targets/up", {"target": "fake/echo"})
+        assert answer["matched"] == ["fake/echo"]
+        (up,) = answer["targets"]
         assert (up["state"], up["reason"], up["retry_in_s"]) == ("closed", "", 0)
         assert (await admin.chat()).status_code == 200
         background = (await admin.get("targets"))["background"]
@@ -45,7 +54,15 @@ async def test_a_target_is_marked_down_and_up() -> None:
 
 @pytest.mark.parametrize(
     ("target", "status"),
-    [("nobody/x", 404), ("fake", 400), ("fake/", 400), ("fake/x\n", 400), ("", 400)],
+    [
+        ("nobody/x", 404),
+        ("nobody", 404),
+        ("fake/none-*", 404),
+        ("fake/typo", 404),
+        ("fake/", 400),
+        ("fake/x\n", 400),
+        ("", 400),
+    ],
 )
 async def test_only_what_could_be_asked_is_marked(target: str, status: int) -> None:
     async with administered() as admin:
@@ -53,6 +70,49 @@ async def test_only_what_could_be_asked_is_marked(target: str, status: int) -> N
             error = await admin.error("POST", path, status, json={"target": target})
             assert error["param"] == "target"
         assert (await admin.get("targets"))["targets"] == []
+
+
+async def test_a_whole_provider_and_a_pattern_are_marked_down() -> None:
+    async with administered() as admin:
+        for pattern in ("fake", "f*", "fake/*", "*"):
+            order = {"target": pattern, "reason": "maintenance"}
+            answer = await admin.send("POST", "targets/down", order)
+            assert answer["matched"] == ["fake/echo", "fake/echo-2", "fake/hidden"]
+            assert {each["status"] for each in answer["targets"]} == {"down"}
+            (provider,) = (await admin.get("providers"))["providers"]
+            health = provider["health"]
+            assert (health["status"], health["evidence"]) == ("down", "mark")
+            assert health["error"] == "marked down: maintenance"
+            assert (await admin.chat()).status_code == 502
+            assert (await admin.send("POST", "targets/up", {"target": pattern}))["matched"]
+            assert (await admin.chat()).status_code == 200
+
+
+async def test_a_pattern_that_matches_nothing_names_what_exists() -> None:
+    async with administered() as admin:
+        error = await admin.error("POST", "targets/down", 404, json={"target": "fake/ecoh"})
+        assert "'fake/ecoh' matches no target; did you mean 'fake/echo'?" in error["message"]
+        assert error["code"] == "not_found"
+        error = await admin.error("POST", "targets/up", 404, json={"target": "fale"})
+        assert "did you mean 'fake'?" in error["message"]
+
+
+async def test_health_is_shown_with_its_evidence() -> None:
+    async with administered() as admin:
+        assert (await admin.chat()).status_code == 200
+        (target,) = (await admin.get("targets"))["targets"]
+        assert (target["status"], target["evidence"]) == ("up", "requests")
+        assert abs(target["checked_at"] - time.time()) < 600
+        (provider,) = (await admin.get("providers"))["providers"]
+        assert (provider["health"]["status"], provider["health"]["evidence"]) == ("up", "requests")
+        await admin.send("POST", "targets/down", {"target": "fake"})
+        metrics = (await admin.gateway.client.get("/metrics", headers=bearer(ADMIN))).text
+        lines = {line for line in metrics.splitlines() if line.startswith("penstock_")}
+        for status, value in (("up", 0.0), ("degraded", 0.0), ("down", 1.0)):
+            place = f'provider="fake",status="{status}"'
+            assert f"penstock_provider_health{{{place}}} {value}" in lines
+            place += ',upstream_model="echo"'
+            assert f"penstock_target_health{{{place}}} {value}" in lines
 
 
 async def test_models_and_the_route_of_a_request() -> None:

@@ -244,7 +244,7 @@ async def test_a_request_of_another_worker_is_stopped(tmp_path: Path) -> None:
         application(lambda engine=engine: engine, engine.config, siblings=siblings)
         for engine, siblings in zip(engines, both, strict=True)
     ]
-    async with both[0], both[1], _Living(apps[0]), _Living(apps[1]):
+    async with both[0], both[1], Living(apps[0]), Living(apps[1]):
         call = asyncio.create_task(
             engines[0].create_message("Hi", max_tokens=9, request_id="req_1")
         )
@@ -263,7 +263,7 @@ async def test_the_admin_api_tells_and_changes_what_all_workers_have(tmp_path: P
         application(lambda engine=engine: engine, engine.config, siblings=siblings)
         for engine, siblings in zip(engines, both, strict=True)
     ]
-    async with both[0], both[1], _Living(apps[0]), _Living(apps[1]):
+    async with both[0], both[1], Living(apps[0]), Living(apps[1]):
         for number, engine in enumerate(engines):
             await engine.create_message("Hi", max_tokens=9, request_id=f"req_{number}")
         lists = [
@@ -281,11 +281,11 @@ async def test_the_admin_api_tells_and_changes_what_all_workers_have(tmp_path: P
         for view in (merged_targets(views), merged_targets(views[::-1])):
             assert [(each.target, each.state) for each in view.targets] == [("fake/echo", "open")]
         assert engines[1].target_health()[0].state == "open"
-        await both[0].ask(Question.UP, "fake/echo")
+        await both[0].ask(Question.UP, ["fake/echo"])
         assert engines[1].target_health()[0].state == "closed"
 
 
-class _Living:
+class Living:
     """An application between the start and the end of its server."""
 
     def __init__(self, app: Any) -> None:
