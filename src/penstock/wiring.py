@@ -91,13 +91,15 @@ def books_of(
     able: Callable[[Target], Capabilities],
     *,
     keep: bool,
+    declare: bool = True,
     prune: bool = True,
     on_warning: Callable[[BudgetWarning], object] | None = None,
     stores: StoreGuards | None = None,
 ) -> Books:
     """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one.
 
-    `prune`: budgets that it has declared once and does not declare any more go. `on_warning` hears
+    `declare`: its budgets are written into the ledger. `prune`: budgets that it has declared once
+    and does not declare any more go. `on_warning` hears
     of budgets that are nearly spent. `stores` refuse a file that is not the expected one.
     """
     storage = config.storage
@@ -125,7 +127,10 @@ def books_of(
         open_ledger=open_ledger if kept else None,
         budgets=declared_budgets(config),
         source=config.source,
+        declare=declare,
         prune=prune,
+        # A default ledger that is shared is shared by accident.
+        exclusive=storage.url is None and storage.owner is None,
         at_once=1 if config.pool.hedge_quantile is None else 2,
         place=(storage.path, storage.synchronous),
     )

@@ -68,7 +68,7 @@ class Budgeting:
 
     async def budgets(self) -> Sequence[Balance]:
         """Every budget in its present period: its limit, what is used and held, what is left."""
-        return await (await self._books.ledger()).balances()
+        return await self._books.balances()
 
     async def ledger(self) -> Ledger:
         """The ledger itself: history, export, corrections, verification."""
