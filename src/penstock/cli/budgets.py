@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +12,7 @@ from penstock.budget.accounts import CODE
 from penstock.budget.amounts import MOST, NANOS, dollars
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import Period
+from penstock.budget.remarks import limit_text, remarks
 from penstock.budget.reports import Balance, Declaration, Difference
 from penstock.budget.rules import Budget
 from penstock.cli import terminal
@@ -42,42 +43,6 @@ def show(config_file: str | None, *, as_json: bool) -> None:
         terminal.say("there are no budgets; try: penstock budget set total 100")
     for note in remarks(balances, declared_budgets(config), config.source or CODE):
         terminal.say(f"note: {note}")
-
-
-def remarks(
-    balances: Sequence[Balance], declared: Sequence[Budget], source: str
-) -> Iterator[str]:
-    """Where what is in force is not what configurations say."""
-    own = {budget.name: budget for budget in declared}
-    for each in balances:
-        name = each.budget.name
-        if not each.in_force:
-            yield (
-                f"budget {name!r} of {source} is not in force yet: serve, ask, chat and embed "
-                "declare it"
-            )
-        for one in each.overrides:
-            was = "" if one.budget is None else f" ({_limit(one.budget)})"
-            yield (
-                f"budget {name!r} ({_limit(each.budget)}) was set by hand and overrides "
-                f"[budgets.{name}] of {one.source}{was}; to end that: penstock budget remove {name}"
-            )
-        if each.declared_by and own.get(name, each.budget) != each.budget:
-            yield (
-                f"budget {name!r} is {_limit(each.budget)} as {', '.join(each.declared_by)} "
-                f"declares it; {source} says {_limit(own[name])}, which is not in force"
-            )
-        for gone in each.declared_by:
-            if Path(gone).is_absolute() and not Path(gone).exists():
-                yield (
-                    f"budget {name!r} is declared by {gone}, which does not exist any more; if it "
-                    f"is not needed: penstock budget remove {name}"
-                )
-
-
-def _limit(budget: Budget) -> str:
-    each = "" if budget.period == "forever" else f" a {budget.period}"
-    return f"{dollars(budget.limit_nanos)}{each}{'' if budget.hard else ', soft'}"
 
 
 def set_budget(
@@ -128,7 +93,7 @@ def set_budget(
     for one in _overridden(balance, config):
         terminal.say(
             f"note: it overrides [budgets.{name}] of {one.source}"
-            f"{'' if one.budget is None else f' ({_limit(one.budget)})'} until: "
+            f"{'' if one.budget is None else f' ({limit_text(one.budget)})'} until: "
             f"penstock budget remove {name}"
         )
 
@@ -182,7 +147,7 @@ def remove(config_file: str | None, name: str, *, as_json: bool) -> None:
         print(f"removed {name}")
     else:
         sources = ", ".join(left.declared_by) or config.source
-        print(f"removed {name}; [budgets.{name}] of {sources} holds again: {_limit(left.budget)}")
+        print(f"removed {name}; [budgets.{name}] of {sources} holds again: {limit_text(left.budget)}")
     if found.declared_by:
         terminal.say(f"note: it comes back when {', '.join(found.declared_by)} is read again")
 
