@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Provider, Target
 from penstock.engine.limits import Limits
-from penstock.keys.desk import KeyDesk
+from penstock.keys.desk import KeyBudgets, KeyDesk
 from penstock.keys.records import Key, KeyBudget, KeyHash, budget_of
 from penstock.keys.ring import Keyring
 from penstock.keys.store import KeyStore
@@ -265,16 +265,16 @@ def keyring_of(
 
 def desk_of(
     config: Config,
-    set_budget: Callable[[Budget], Awaitable[None]],
+    budgets: KeyBudgets,
     stores: StoreGuards | None = None,
 ) -> KeyDesk:
-    """Where keys are made and revoked; `set_budget` keeps a key's own budget."""
+    """Where keys are made, changed and revoked; `budgets` has their own budgets."""
     return KeyDesk(
         key_store_of(config, stores or store_guards(durable=True)),
         keys_of(config),
         models=config.models,
         providers=callable_names(config.providers),
-        set_budget=set_budget,
+        budgets=budgets,
     )
 
 

@@ -65,7 +65,7 @@ async def test_a_configuration_that_is_gone_is_no_obstacle(
     old.touch()
     async with books(tmp_path / "x.db") as at:
         await at.ledger.declare_budgets(named("a"), source=str(old))
-        with pytest.raises(ConfigurationError, match="old.toml"):
+        with pytest.raises(ConfigurationError, match=r"old\.toml"):
             await at.ledger.declare_budgets(named("a", limit=7), source=str(new))
         old.unlink()
         await at.ledger.declare_budgets(named("a", limit=7), source=str(new))

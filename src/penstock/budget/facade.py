@@ -12,7 +12,7 @@ from penstock.budget.entries import NO_TAGS
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import Period
 from penstock.budget.reports import Balance
-from penstock.budget.rules import Budget
+from penstock.budget.rules import Budget, covered_key
 from penstock.contract.errors import ConfigurationError, PenstockError
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Budgeting:
             timezone=timezone,
             provider=provider,
             model=model,
-            key=key,
+            key=covered_key(name, key),
             tags=dict(tags),
             hard=hard,
             warn_at=tuple(warn_at),

@@ -10,9 +10,7 @@ from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
 
 
-def remarks(
-    balances: Sequence[Balance], declared: Sequence[Budget], source: str
-) -> Iterator[str]:
+def remarks(balances: Sequence[Balance], declared: Sequence[Budget], source: str) -> Iterator[str]:
     """Where what is in force is not what configurations say."""
     own = {budget.name: budget for budget in declared}
     for each in balances:

@@ -105,6 +105,25 @@ _Shape = tuple[bool, bool, bool, tuple[str, ...]]
 """Whether it names a provider, a model, a key; and the names of its tags."""
 
 
+KEY_PREFIX = "key:"
+"""What the names of keys' own budgets begin with in the ledger."""
+
+
+def covered_key(name: str, key: str | None) -> str | None:
+    """The key that a budget of this name covers: that of `key:ci` is `ci`.
+
+    Raises ConfigurationError when it is said to be another one.
+    """
+    if not name.startswith(KEY_PREFIX):
+        return key
+    own = name.removeprefix(KEY_PREFIX)
+    if key not in (None, own):
+        raise ConfigurationError(
+            f"{key!r} is not the key of the budget {name!r}; give {own!r}, or leave it out"
+        )
+    return own
+
+
 def key_name(key: str) -> str:
     """The name of the key of this id: the second key named `ci` has the id `ci~2`."""
     return key.partition("~")[0]

@@ -147,7 +147,9 @@ def remove(config_file: str | None, name: str, *, as_json: bool) -> None:
         print(f"removed {name}")
     else:
         sources = ", ".join(left.declared_by) or config.source
-        print(f"removed {name}; [budgets.{name}] of {sources} holds again: {limit_text(left.budget)}")
+        print(
+            f"removed {name}; [budgets.{name}] of {sources} holds again: {limit_text(left.budget)}"
+        )
     if found.declared_by:
         terminal.say(f"note: it comes back when {', '.join(found.declared_by)} is read again")
 

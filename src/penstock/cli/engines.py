@@ -36,9 +36,7 @@ def engine_of(config: Config, *, keep_books: bool = True, declare: bool = False)
     The ledger may be a gateway's: no budget in it is removed, and none is changed unless the
     command spends and says so with `declare`.
     """
-    return Engine(
-        config, keep_books=keep_books, declare_budgets=declare, prune_budgets=False
-    )
+    return Engine(config, keep_books=keep_books, declare_budgets=declare, prune_budgets=False)
 
 
 @asynccontextmanager

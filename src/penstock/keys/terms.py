@@ -57,15 +57,15 @@ class KeyTerms:
         self._targets = frozenset(target for several in targets for target in several)
 
         def window(kind: str, limit: int | None, before: AnyWindow | None) -> AnyWindow | None:
-            return None if limit is None else windows(f"{key.name}/{kind}", limit, before)
+            return None if limit is None else windows(f"{key.id}/{kind}", limit, before)
 
         self.requests = window("requests", key.requests_per_minute, before and before.requests)
         self.tokens = window("tokens", key.tokens_per_minute, before and before.tokens)
-        self.caller = Caller(key=key.name, tags=key.tags, terms=self)
+        self.caller = Caller(key=key.id, tags=key.tags, terms=self)
         """On whose behalf this key's requests are made."""
 
     def __repr__(self) -> str:
-        return f"KeyTerms({self.key.name!r})"
+        return f"KeyTerms({self.key.id!r})"
 
     def may_use(self, model: str) -> bool:
         """Whether a request may name this model."""

@@ -10,10 +10,9 @@ import msgspec
 
 from penstock.budget.amounts import NANOS
 from penstock.budget.reports import NOTHING_USED, Balance, HistoryFilter, UsageBy, UsageRow
-from penstock.budget.rules import Budget
+from penstock.budget.rules import Budget, covered_key
 from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.gateway import Engine
-from penstock.keys.records import BUDGET_PREFIX
 from penstock.server.admin_answers import (
     BudgetInfo,
     BudgetList,
@@ -84,13 +83,11 @@ async def budget(engine: Engine, call: Call[BudgetPath, Nothing, Nothing]) -> Bu
 async def set_budget(engine: Engine, call: Call[NewBudgetPath, Nothing, BudgetOrder]) -> BudgetInfo:
     """Set a budget by hand, also in place of one of that name, whose balance it keeps."""
     name, order = call.path.name, call.body
-    key = order.key or None
-    if name.startswith(BUDGET_PREFIX):
-        own = name.removeprefix(BUDGET_PREFIX)
-        if key not in (None, own):
-            said = f"{key!r} is not the key of the budget {name!r}; give {own!r}, or leave it out"
-            raise HttpProblem(Failure(409, said, code="budget_of_a_key", param="key"))
-        key = own
+    try:
+        key = covered_key(name, order.key or None)
+    except ConfigurationError as error:
+        failure = Failure(409, error.message, code="budget_of_a_key", param="key")
+        raise HttpProblem(failure) from error
     try:
         wanted = Budget(
             name=name,

@@ -57,6 +57,10 @@ TargetName: TypeAlias = Annotated[
 KeyName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_NAME}{_END}")]
 TagText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags: TypeAlias = Annotated[dict[TagText, TagText], Meta(max_length=16)]
+PerMinute: TypeAlias = Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)]
+Lifetime: TypeAlias = Annotated[
+    int, Meta(ge=1, le=_CENTURY_S, description="Seconds from now on after which it expires.")
+]
 Dollars: TypeAlias = Annotated[
     float, Meta(ge=0, le=_MOST_USD, description="US dollars; rounded to nine decimals.")
 ]
@@ -229,11 +233,28 @@ class KeyOrder(Asked):
     models: Annotated[
         list[ModelName], Meta(max_length=100, description="What it may ask for; none: everything.")
     ] = []
-    requests_per_minute: Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)] | None = None
-    tokens_per_minute: Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)] | None = None
-    expires_in_s: Annotated[int, Meta(ge=1, le=_CENTURY_S)] | None = None
+    requests_per_minute: PerMinute | None = None
+    tokens_per_minute: PerMinute | None = None
+    expires_in_s: Lifetime | None = None
     tags: Tags = {}
     budget: KeyBudgetOrder | None = None
+
+
+class KeyPatch(Asked):
+    """What is to be changed of a key; null takes a limit away, what is left out stays."""
+
+    models: (
+        Annotated[
+            list[ModelName],
+            Meta(max_length=100, description="What it may ask for; []: everything."),
+        ]
+        | UnsetType
+    ) = UNSET
+    requests_per_minute: PerMinute | UnsetType | None = UNSET
+    tokens_per_minute: PerMinute | UnsetType | None = UNSET
+    expires_in_s: Lifetime | UnsetType | None = UNSET
+    tags: Tags | UnsetType = UNSET
+    budget: KeyBudgetOrder | UnsetType | None = UNSET
 
 
 class RotateOrder(Asked):

@@ -211,7 +211,9 @@ def test_a_command_that_reads_declares_no_budgets(
     assert penstock_here("ask", "Hello", "-c", "gateway.toml").code == 0
     before = in_ledger(database())
     assert before == [("total", 5_000_000_000, 1)]
-    (folder / "other.toml").write_text(DECLARED.replace("= 5", "= 50") + "[budgets.more]\nlimit_usd = 1\n")
+    (folder / "other.toml").write_text(
+        DECLARED.replace("= 5", "= 50") + "[budgets.more]\nlimit_usd = 1\n"
+    )
     assert penstock_here(*command, "-c", "other.toml").code == 0
     assert in_ledger(database()) == before
 

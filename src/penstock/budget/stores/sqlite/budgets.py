@@ -12,7 +12,7 @@ from penstock.budget.amounts import dollars
 from penstock.budget.entries import Entry, Posting
 from penstock.budget.periods import Span, at_text
 from penstock.budget.reports import Replaced
-from penstock.budget.rules import Budget, Rule
+from penstock.budget.rules import KEY_PREFIX, Budget, Rule, key_name
 from penstock.budget.stores.sqlite.books import Books, read_declarations
 from penstock.budget.stores.sqlite.hours import numbers
 from penstock.contract.errors import ConfigurationError
@@ -32,7 +32,12 @@ class SetBudget(msgspec.Struct, frozen=True):
 
     def run(self, books: Books) -> None:
         """Replace a budget of this name, and keep its balance."""
-        _write(books, self.budget, declared=False, at=self.at)
+        budget, before = self.budget, books.rules.by_name.get(self.budget.name)
+        known = None if before is None else before.budget.key
+        if budget.name.startswith(KEY_PREFIX) and known and key_name(known) == budget.key:
+            # The own budget of a key whose name another key had before stays with that key.
+            budget = msgspec.structs.replace(budget, key=known)
+        _write(books, budget, declared=False, at=self.at)
 
 
 class DeclareBudgets(msgspec.Struct, frozen=True):

@@ -19,7 +19,12 @@ from penstock.budget.reports import (
     UsageRow,
 )
 from penstock.budget.rules import Budget
-from penstock.budget.stores.sqlite.books import COLUMNS, read_declarations, read_postings, read_rules
+from penstock.budget.stores.sqlite.books import (
+    COLUMNS,
+    read_declarations,
+    read_postings,
+    read_rules,
+)
 from penstock.budget.stores.sqlite.budgets import spent
 from penstock.budget.stores.sqlite.failures import primary_code
 from penstock.budget.stores.sqlite.hours import HOUR_S, NO_END, numbers
