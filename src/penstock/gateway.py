@@ -40,6 +40,7 @@ from penstock.contract.tools import ToolSource
 from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.sampling import Sampling
+from penstock.estimating import Estimating
 from penstock.generators.factories import Generators
 from penstock.health import Health
 from penstock.mcp.host.policy import SamplingPolicy
@@ -67,7 +68,7 @@ EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
 
-class Engine(Sampling, Generators, Budgeting, Health, Teaching):
+class Engine(Sampling, Generators, Budgeting, Health, Estimating):
     """One pipeline with its providers; made by `penstock.open()`."""
 
     def __init__(

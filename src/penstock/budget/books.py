@@ -18,14 +18,17 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.prices import Cost, PriceBook
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
-from penstock.budget.worst_case import worst_cases
+from penstock.budget.verdicts import verdicts
+from penstock.budget.worst_case import bounds, worst_cases
 from penstock.contract.errors import BudgetExceeded, ConfigurationError, PenstockError
+from penstock.contract.estimates import BudgetVerdict, RecordedUsage, TargetEstimate
 from penstock.contract.exchange import AnyRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities
-from penstock.contract.ports import Target
+from penstock.contract.ports import RankedTarget, Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
+from penstock.tokens import measure_request
 from penstock.tokens.size import is_long
 
 _RETRY_S, _TEND_EVERY = 1.0, 30
@@ -265,6 +268,79 @@ class Books:
         costs = [most for _, most in await self._bounded(request, ranked)]
         known = [most for most in costs if most is not None]
         return max(known) if known and len(known) == len(costs) else None
+
+    async def verdicts(
+        self, request: AnyRequest, targets: Sequence[Target], caller: Caller
+    ) -> Sequence[tuple[BudgetVerdict, ...]]:
+        """What each budget would decide about a call of each target; nothing is reserved."""
+        if self._open_ledger is None:
+            return [()] * len(targets)
+        if not self.prices.prepared(targets):
+            await self._prepare(targets)
+        candidates = await self._bounded(request, targets)
+        return verdicts(await self.balances(), candidates, caller.key, _tags(request, caller))
+
+    async def estimates(
+        self,
+        request: SamplingRequest,
+        ranked: Sequence[RankedTarget],
+        expected: Sequence[tuple[int, int]],
+        caller: Caller,
+    ) -> list[TargetEstimate]:
+        """What a call of each target would take; `expected` is what it reads and writes."""
+        targets = [each.target for each in ranked]
+        if not self.prices.prepared(targets):
+            await self._prepare(targets)
+        costs = await self._bounded(request, targets)
+        contents = await asyncio.to_thread(measure_request, request)
+        judged = await self.verdicts(request, targets, caller)
+        found: list[TargetEstimate] = []
+        for place, (target, worst) in enumerate(costs):
+            read, written = expected[place]
+            most = bounds(request, target.model, self._abilities(target), contents)
+            cost = self.prices.cost(target, Usage(input_tokens=read, output_tokens=written))
+            found.append(
+                TargetEstimate(
+                    provider=target.provider,
+                    model=target.model,
+                    available=ranked[place].available,
+                    input_tokens=read,
+                    output_tokens=written,
+                    max_input_tokens=most.read,
+                    max_output_tokens=most.written,
+                    expected_nanos=None if cost is None else cost.nanos,
+                    worst_nanos=worst,
+                    price_source=None if cost is None else cost.source,
+                    budgets=judged[place],
+                )
+            )
+        return found
+
+    async def record(
+        self,
+        request_id: str,
+        target: Target,
+        usage: Usage,
+        *,
+        key: str | None,
+        tags: Mapping[str, str],
+    ) -> RecordedUsage:
+        """Count a call that was made elsewhere; budgets that it exceeds count it too."""
+        if not self.prices.prepared((target,)):
+            await self._prepare((target,))
+        cost = self.prices.cost(target, usage)
+        charge = Charge(target, usage, 0, UNPRICED, usage.estimated)
+        if cost is not None:
+            charge = Charge(target, usage, cost.nanos, cost.source, usage.estimated, cost.price)
+        settlement = await (await self.ledger()).record(request_id, charge, key=key, tags=tags)
+        return RecordedUsage(
+            request_id,
+            target.provider,
+            target.model,
+            None if cost is None else cost.nanos,
+            None if cost is None else cost.source,
+            settlement.overdrawn,
+        )
 
     async def most(self, request: AnyRequest, target: Target) -> int | None:
         """The most that one call of this target may cost; None without a price."""
