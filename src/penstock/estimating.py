@@ -102,7 +102,10 @@ class Estimating(Teaching, ABC):
         every problem, ModelNotFound for an unknown provider, and ConfigurationError where the
         engine keeps no ledger.
         """
-        counts = Usage(**usage) if isinstance(usage, Mapping) and not _bad(usage) else usage
+        counts = usage
+        if isinstance(usage, Mapping):
+            known = {name: usage[name] for name in usage if name in Usage.__struct_fields__}
+            counts = Usage(**known) if len(known) == len(usage) else usage
         given = {"target": target, "usage": counts, "key": key, "tags": tags, "prompt": prompt}
         problems = list(_problems({**given, "latency_s": latency_s, "quality": quality}))
         if problems or not isinstance(counts, Usage):
@@ -142,10 +145,6 @@ class Estimating(Teaching, ABC):
                 model=target,
             )
         return found[0]
-
-
-def _bad(usage: Mapping[str, Any]) -> bool:
-    return any(name not in Usage.__struct_fields__ for name in usage)
 
 
 def _problems(given: Mapping[str, object]) -> Iterator[Problem]:

@@ -44,6 +44,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if problems:
             raise ConfigurationError(f"budget {self.name!r}: " + "; ".join(problems))
 
+    def is_for(self, key: str | None) -> bool:
+        """Whether it is for the key of this id, by its id or its name, and for no other name."""
+        return self.key is not None and key is not None and self.key in (key, key_name(key))
+
     @property
     def thresholds(self) -> tuple[int, ...]:
         """What must have been spent for a warning, in nano-dollars, ascending."""

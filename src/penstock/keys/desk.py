@@ -195,7 +195,7 @@ def balances_of(key: Key, balances: Iterable[Balance]) -> list[Balance]:
     return [
         each
         for each in balances
-        if each.budget.key in (key.id, key.name)
+        if each.budget.is_for(key.id)
         # The own budget of the name belongs to the newest key.
         and (not _is_own(each.budget, key) or each.budget.key == key.id)
     ]
@@ -277,8 +277,6 @@ class KeyDesk:
             for field in change.__struct_fields__
             if not isinstance(value := getattr(change, field), UnsetType)
         }
-        if not wanted:
-            raise InvalidRequest.of([Problem("body", "it changes nothing; give a limit to change")])
         now = self._clock()
         if problems := list(self._problems(NewKey(name=name, **wanted), now)):
             raise InvalidRequest.of(problems)

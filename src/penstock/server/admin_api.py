@@ -24,12 +24,14 @@ from penstock.server.admin_answers import (
     BudgetList,
     ConfigAnswer,
     Error,
+    EstimateAnswer,
     IssuedKey,
     KeyList,
     LedgerPage,
     ModelList,
     ProviderInfo,
     ProviderList,
+    RecordedAnswer,
     RequestInfo,
     RequestList,
     RouteAnswer,
@@ -52,6 +54,7 @@ from penstock.server.admin_questions import (
     BudgetPath,
     CancelQuery,
     DownOrder,
+    EstimateOrder,
     KeyOrder,
     KeyPatch,
     KeyPath,
@@ -65,6 +68,7 @@ from penstock.server.admin_questions import (
     RotateOrder,
     RouteOrder,
     UpOrder,
+    UsageOrder,
     UsageQuery,
 )
 from penstock.server.admin_targets import Targets
@@ -81,6 +85,7 @@ from penstock.server.endpoints import (
     Q,
 )
 from penstock.server.errors import Failure, HttpProblem
+from penstock.server.estimates_api import Accounting
 from penstock.server.openapi import Content, Json, Operation, document
 from penstock.server.siblings import Question, Siblings
 from penstock.telemetry.feed import Feed
@@ -152,9 +157,19 @@ def endpoints(
 ) -> list[AnyEndpoint]:
     """All of them; each is described by its handler's docstring and its types."""
     requests, keys, events = Requests(recent, siblings), Keys(keyring), Events(feed)
+    accounting = Accounting(keyring)
     targets, desk = Targets(siblings), ApprovalDesk(queue, siblings)
     return [
         _get("usage", money.usage, UsageAnswer, query=UsageQuery),
+        _post(
+            "usage",
+            accounting.record_usage,
+            RecordedAnswer,
+            body=UsageOrder,
+            status=201,
+            errors=(404,),
+        ),
+        _post("estimate", accounting.estimate, EstimateAnswer, body=EstimateOrder, errors=(404,)),
         _get("ledger", money.ledger_page, LedgerPage, query=LedgerQuery),
         _get("requests", requests.requests, RequestList, query=RequestsQuery),
         _get(

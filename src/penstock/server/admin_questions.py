@@ -183,6 +183,70 @@ class RouteOrder(Asked):
     intelligence: Priority | UnsetType = UNSET
 
 
+class EstimateOrder(Asked):
+    """A request that is not made: only its cost is told, and whether budgets have room for it."""
+
+    prompt: Annotated[str, Meta(min_length=1, max_length=1_000_000)] | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | UnsetType = UNSET
+    model: ModelName | UnsetType = UNSET
+    system_prompt: Annotated[str, Meta(max_length=1_000_000)] | UnsetType = UNSET
+    request: (
+        Annotated[
+            dict[str, Any],
+            Meta(
+                description="In the place of these: a body of `POST /v1/chat/completions`.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    key: (
+        Annotated[Named, Meta(description="Whose request it would be: its models, budgets, tags.")]
+        | UnsetType
+    ) = UNSET
+    tags: Tags = {}
+
+
+Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=10**12)]
+
+
+class UsageCounts(Asked):
+    """What the call has used; a part, such as cached tokens, is in the whole as well."""
+
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    cached_input_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
+    reasoning_tokens: Tokens | None = None
+    input_audio_tokens: Tokens | None = None
+    output_image_tokens: Tokens | None = None
+    audio_seconds: Annotated[float, Meta(ge=0, le=10**9)] | None = None
+    estimated: bool = False
+
+
+class UsageOrder(Asked):
+    """A call that was made without this gateway."""
+
+    target: TargetName
+    usage: UsageCounts
+    key: Annotated[Named, Meta(description="The key that it counts for.")] | UnsetType = UNSET
+    tags: Tags = {}
+    latency_s: (
+        Annotated[float, Meta(ge=0, le=86_400, description="How long it took; for routing.")]
+        | UnsetType
+    ) = UNSET
+    quality: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1, description="0 is useless, 1 is perfect; for models that learn."),
+        ]
+        | UnsetType
+    ) = UNSET
+    prompt: Annotated[
+        str,
+        Meta(max_length=1_000_000, description="What was asked: models learn by similar prompts."),
+    ] = ""
+
+
 class BudgetPath(Asked):
     """Which budget."""
 
