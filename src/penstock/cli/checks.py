@@ -160,10 +160,11 @@ async def _budgets(config: Config) -> AsyncIterator[Finding]:
         source = config.source or "the configuration"
         # What is not in force yet is so until the first request.
         in_force = [each for each in balances if each.in_force]
-        for remark in remarks(in_force, declared_budgets(config), source):
+        own = {budget.name: budget for budget in declared_budgets(config)}
+        for remark in remarks(in_force, list(own.values()), source):
             yield Finding("warning", "budgets", remark, "penstock budget list")
         for each in in_force:
-            if each.declared_by and config.source not in each.declared_by:
+            if each.declared_by and each.budget.name not in own:
                 others = ", ".join(each.declared_by)
                 says = f"budget {each.budget.name!r} of {others} holds for this configuration too"
                 yield Finding("ok", "budgets", f"{says}: both use {config.storage.path}")
