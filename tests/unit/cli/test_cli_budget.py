@@ -12,7 +12,7 @@ import pytest
 from penstock.budget.ledger import Ledger
 from penstock.contract.ports import Target
 from tests.unit.cli.conftest import Cli
-from tests.unit.cli.harness import run_penstock
+from tests.unit.cli.harness import run_penstock, started_penstock
 from tests.unit.cli.money import ONE_ANSWER, PAID, database, spend
 
 DECLARED = PAID + "[budgets.total]\nlimit_usd = 5\n"
@@ -318,3 +318,14 @@ def test_verify_shows_what_does_not_add_up(folder: Path, penstock_here: Cli) -> 
     assert ledger["status"] == "problem"
     assert "1 difference between balances and entries" in ledger["says"]
     assert ledger["do"] == "see them with: penstock budget verify"
+
+
+def test_a_gateway_says_at_its_start_what_was_overridden(folder: Path, penstock_here: Cli) -> None:
+    (folder / "penstock.toml").write_text(DECLARED)
+    assert penstock_here("ask", "Hello", "--max-tokens", "9").code == 0
+    penstock_here("budget", "set", "total", "7")
+    with started_penstock("serve", "--port", "0", cwd=folder) as gateway:
+        assert gateway.stderr is not None
+        said = next(line for line in gateway.stderr if b"budget 'total'" in line).decode()
+        gateway.terminate()
+    assert "($7.00 a month) was set by hand and overrides [budgets.total]" in said
