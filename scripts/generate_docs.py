@@ -657,10 +657,12 @@ def price_sources() -> str:
     """Whose prices hold for which kinds."""
     kinds_of: dict[str, list[str]] = {}
     for name, source in SOURCES.items():
-        if source.local:
-            said = "none: they charge for no tokens"
+        if source.in_process:
+            said = "none: they run in the process of Penstock"
+        elif source.local:
+            said = "the default price; without one, 0"
         elif source.anywhere:
-            said = "none on this machine or in its network; else of whoever is at the address"
+            said = "at a local address the default price, without one 0; elsewhere by the address"
         elif "{" in source.provider:
             said = f"`{source.provider}` for a model that is written `MODEL:HOST`; else unknown"
         else:

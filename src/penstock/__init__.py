@@ -38,6 +38,12 @@ from penstock.contract.errors import (
     ToolFailed,
     UnsupportedOption,
 )
+from penstock.contract.estimates import (
+    BudgetVerdict,
+    RecordedUsage,
+    RequestEstimate,
+    TargetEstimate,
+)
 from penstock.contract.events import (
     AnswerRejected,
     Cancelled,
@@ -152,6 +158,7 @@ __all__ = [
     "Audio",
     "AuthenticationFailed",
     "BudgetExceeded",
+    "BudgetVerdict",
     "Caller",
     "Cancelled",
     "Capabilities",
@@ -195,7 +202,9 @@ __all__ = [
     "RateLimited",
     "Reasoning",
     "ReasoningDelta",
+    "RecordedUsage",
     "RequestCancelled",
+    "RequestEstimate",
     "Result",
     "RouteDecision",
     "SamplingRejected",
@@ -209,6 +218,7 @@ __all__ = [
     "StructuredGenerator",
     "StructuredOutputInvalid",
     "Target",
+    "TargetEstimate",
     "Text",
     "TokenCount",
     "Tool",

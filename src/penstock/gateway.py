@@ -41,6 +41,7 @@ from penstock.contract.tools import ToolSource
 from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.sampling import Sampling
+from penstock.estimating import Estimating
 from penstock.generators.factories import Generators
 from penstock.health import Health
 from penstock.mcp.host.policy import SamplingPolicy
@@ -70,7 +71,7 @@ EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
 
-class Engine(Sampling, Generators, Budgeting, Health, Teaching):
+class Engine(Sampling, Generators, Budgeting, Health, Estimating):
     """One pipeline with its providers; made by `penstock.open()`."""
 
     def __init__(
@@ -81,6 +82,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
         transport: HttpTransport | None = None,
         tool_servers: ToolServers | None = None,
         keep_books: bool = False,
+        declare_budgets: bool = True,
         prune_budgets: bool = True,
         earlier: Ways | None = None,
         stores: StoreGuards | None = None,
@@ -90,7 +92,8 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
         `model_files` says whether a request may name a model file by its path. A gateway says no:
         its callers have no business with the files of its machine. A `transport` and
         `tool_servers` that are given are shared with others, and closed by whoever made them.
-        `keep_books` has a ledger also where the configuration does not ask for one. Budgets that
+        `keep_books` has a ledger also where the configuration does not ask for one. Without
+        `declare_budgets` the budgets of the configuration are not written into it. Budgets that
         this configuration has declared there and does not have any more go, unless `prune_budgets`
         is False: for a visitor, whose ledger may be a gateway's. `earlier` ways of routing hand on
         what they have seen of targets and sessions. `stores` refuse a database that is not the
@@ -102,6 +105,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
         self._pool = pool_of(config, self.provider)
         self._model_files = model_files
         self._keep_books = keep_books
+        self._declare_budgets = declare_budgets
         self._prune_budgets = prune_budgets
         Teaching.__init__(self, learning_of(config, self._embedded, self.stores))
         self._ways = ways_of(
@@ -114,6 +118,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
                 config,
                 self._capabilities,
                 keep=keep_books,
+                declare=declare_budgets,
                 prune=prune_budgets,
                 on_warning=self._warned,
                 stores=self.stores,
@@ -284,6 +289,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Teaching):
             transport=own.transport if kept else None,
             tool_servers=own.tool_servers,
             keep_books=self._keep_books,
+            declare_budgets=self._declare_budgets,
             prune_budgets=self._prune_budgets,
             earlier=self._ways,
             stores=self.stores,

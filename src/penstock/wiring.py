@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Provider, Target
 from penstock.engine.limits import Limits
-from penstock.keys.desk import KeyDesk
+from penstock.keys.desk import KeyBudgets, KeyDesk
 from penstock.keys.records import Key, KeyBudget, KeyHash, budget_of
 from penstock.keys.ring import Keyring
 from penstock.keys.store import KeyStore
@@ -91,13 +91,15 @@ def books_of(
     able: Callable[[Target], Capabilities],
     *,
     keep: bool,
+    declare: bool = True,
     prune: bool = True,
     on_warning: Callable[[BudgetWarning], object] | None = None,
     stores: StoreGuards | None = None,
 ) -> Books:
     """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one.
 
-    `prune`: budgets that it has declared once and does not declare any more go. `on_warning` hears
+    `declare`: its budgets are written into the ledger. `prune`: budgets that it has declared once
+    and does not declare any more go. `on_warning` hears
     of budgets that are nearly spent. `stores` refuse a file that is not the expected one.
     """
     storage = config.storage
@@ -125,7 +127,10 @@ def books_of(
         open_ledger=open_ledger if kept else None,
         budgets=declared_budgets(config),
         source=config.source,
+        declare=declare,
         prune=prune,
+        # A default ledger that is shared is shared by accident.
+        exclusive=storage.url is None and storage.owner is None,
         at_once=1 if config.pool.hedge_quantile is None else 2,
         place=(storage.path, storage.synchronous),
     )
@@ -260,16 +265,16 @@ def keyring_of(
 
 def desk_of(
     config: Config,
-    set_budget: Callable[[Budget], Awaitable[None]],
+    budgets: KeyBudgets,
     stores: StoreGuards | None = None,
 ) -> KeyDesk:
-    """Where keys are made and revoked; `set_budget` keeps a key's own budget."""
+    """Where keys are made, changed and revoked; `budgets` has their own budgets."""
     return KeyDesk(
         key_store_of(config, stores or store_guards(durable=True)),
         keys_of(config),
         models=config.models,
         providers=callable_names(config.providers),
-        set_budget=set_budget,
+        budgets=budgets,
     )
 
 

@@ -277,6 +277,8 @@ async def test_declared_budgets_come_and_go_and_those_set_by_hand_stay(tmp_path:
         await at.ledger.declare_budgets([two, Budget(name="three", limit_nanos=3)])
         assert await limits() == {"two": 22, "three": 3}
         assert await at.ledger.remove_budget("two")
+        assert await limits() == {"two": 2, "three": 3}
+        assert await at.ledger.remove_budget("two")
         assert not await at.ledger.remove_budget("two")
         await at.ledger.declare_budgets([two])
         assert await limits() == {"two": 2}

@@ -12,7 +12,7 @@ import penstock
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite.schema import MIGRATIONS, connect, prepare
 from penstock.config.load import load
-from penstock.contract.errors import BudgetExceeded
+from penstock.contract.errors import BudgetExceeded, ConfigurationError
 from tests.budget.support import Books, books
 
 
@@ -42,16 +42,62 @@ async def test_without_pruning_nothing_goes(tmp_path: Path) -> None:
         assert await owners(at) == {"a": ("one",), "b": ("one",)}
 
 
-async def test_the_last_one_is_right_and_it_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_another_definition_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     async with books(tmp_path / "x.db") as at:
         await at.ledger.declare_budgets(named("a"), source="one")
-        await at.ledger.declare_budgets(named("a"), source="two")
-        assert caplog.text == ""
+        await at.ledger.declare_budgets(named("a", "b"), source="two")
+        with pytest.raises(ConfigurationError, match="'a' is declared in two ways") as refused:
+            await at.ledger.declare_budgets([*named("a", limit=7), *named("c")], source="two")
+        assert "by one, and" in str(refused.value)
+        assert "penstock budget remove a" in str(refused.value)
+        assert (await at.balance("a")).limit_nanos == 5
+        assert set(await owners(at)) == {"a", "b"}
+        # One owner changes what it alone declares.
+        await at.ledger.declare_budgets([], source="one")
         await at.ledger.declare_budgets(named("a", limit=7), source="two")
-        assert "budget 'a' is declared by one too, in another way" in caplog.text
         assert (await at.balance("a")).limit_nanos == 7
+
+
+async def test_a_configuration_that_is_gone_is_no_obstacle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = tmp_path / "old.toml", tmp_path / "new.toml"
+    old.touch()
+    async with books(tmp_path / "x.db") as at:
+        await at.ledger.declare_budgets(named("a"), source=str(old))
+        with pytest.raises(ConfigurationError, match=r"old\.toml"):
+            await at.ledger.declare_budgets(named("a", limit=7), source=str(new))
+        old.unlink()
+        await at.ledger.declare_budgets(named("a", limit=7), source=str(new))
+        assert await owners(at) == {"a": (str(new),)}
+        assert "which does not exist any more" in caplog.text
+
+
+async def test_the_default_ledger_belongs_to_the_first_that_declares(tmp_path: Path) -> None:
+    async with books(tmp_path / "x.db") as at:
+        await at.ledger.declare_budgets(named("a"), source="one", exclusive=True)
+        with pytest.raises(ConfigurationError, match=r"has budgets of one \(a\), and two"):
+            await at.ledger.declare_budgets(named("b"), source="two", exclusive=True)
+        assert set(await owners(at)) == {"a"}
+        # One that declares none, one that shares on purpose, and the first one itself.
+        await at.ledger.declare_budgets([], source="two", exclusive=True)
+        await at.ledger.declare_budgets(named("b"), source="two")
+        await at.ledger.declare_budgets(named("a", limit=7), source="one", exclusive=True)
+        assert (await at.balance("a")).limit_nanos == 7
+
+
+async def test_what_overrides_a_declared_budget_names_it_and_gives_it_back(tmp_path: Path) -> None:
+    async with books(tmp_path / "x.db") as at:
+        await at.ledger.declare_budgets(named("a"), source="one")
+        await at.ledger.set_budget(Budget(name="a", limit_nanos=9))
+        (declared,) = (await at.balance("a")).overrides
+        assert (declared.source, declared.budget) == ("one", named("a")[0])
+        # The configuration changes meanwhile.
+        await at.ledger.declare_budgets(named("a", limit=6), source="one")
+        assert (await at.balance("a")).limit_nanos == 9
+        await at.ledger.remove_budget("a")
+        assert (await at.balance("a")).limit_nanos == 6
+        assert await owners(at) == {"a": ("one",)}
 
 
 async def test_what_is_set_by_hand_stays_whoever_declares_it(tmp_path: Path) -> None:

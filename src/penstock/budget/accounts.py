@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from penstock.budget.amounts import MOST
-from penstock.budget.entries import NO_TAGS, Entry
+from penstock.budget.entries import NO_TAGS, Charge, Entry
 from penstock.budget.ports import Adjustment, LedgerStore
 from penstock.budget.reports import (
     EVERYTHING,
@@ -15,6 +15,7 @@ from penstock.budget.reports import (
     Difference,
     HistoryFilter,
     Page,
+    Settlement,
     UsageBy,
     UsageRow,
 )
@@ -53,27 +54,39 @@ class Accounts:
         await self._store.set_budget(budget, self._clock())
 
     async def declare_budgets(
-        self, budgets: Sequence[Budget], *, source: str = CODE, prune: bool = True
+        self,
+        budgets: Sequence[Budget],
+        *,
+        source: str = CODE,
+        prune: bool = True,
+        exclusive: bool = False,
     ) -> None:
         """Make the declared budgets be these: for a configuration, at each start and change.
 
         `source` names the configuration, for several may share a ledger: of the budgets that only
         this one has declared before, those that are not among them go, unless `prune` is False.
         Those that others declare stay, and so do those set by hand, also under a name that is
-        declared here. What two declare in different ways is as the last one says, and logged.
+        declared here. Raises ConfigurationError, and changes nothing, when another configuration
+        declares the same name with another definition, and, with `exclusive`, when another one
+        declares budgets and this one has declared none here before.
         """
-        declaring = self._store.declare_budgets(budgets, self._clock(), source=source, prune=prune)
+        declaring = self._store.declare_budgets(
+            budgets, self._clock(), source=source, prune=prune, exclusive=exclusive
+        )
         for one in await declaring:
             _log.warning(
-                "budget %r is declared by %s too, in another way; now it is as %s says: give one "
-                "of them another name",
+                "budget %r was declared by %s, which does not exist any more; now it is as %s "
+                "declares it",
                 one.budget,
                 ", ".join(one.declared_by),
                 source,
             )
 
     async def remove_budget(self, name: str) -> bool:
-        """Forget a budget; False when there is none of that name."""
+        """Forget a budget; False when there is none of that name.
+
+        Where it was set by hand over a declared one, the declared one is in force again.
+        """
         return await self._store.remove_budget(name, self._clock())
 
     async def reset(self, budget: str) -> None:
@@ -104,11 +117,30 @@ class Accounts:
         )
         self._warn(await self._store.adjust(correction))
 
+    async def record(
+        self,
+        request_id: str,
+        charge: Charge,
+        *,
+        key: str | None = None,
+        tags: Mapping[str, str] = NO_TAGS,
+    ) -> Settlement:
+        """Count a call that was made elsewhere, in every budget that covers it, exceeded or not."""
+        settlement = await self._store.record(request_id, charge, self._clock(), key, dict(tags))
+        if settlement.overdrawn:
+            names = ", ".join(settlement.overdrawn)
+            _log.warning("the recorded call %s has overdrawn: %s", request_id, names)
+        self._warn(settlement.warnings)
+        return settlement
+
     # -- questions
 
-    async def balances(self) -> Sequence[Balance]:
-        """Every budget in its present period, by name."""
-        return await self._store.balances(self._clock())
+    async def balances(self, preview: Sequence[Budget] = ()) -> Sequence[Balance]:
+        """Every budget in its present period, by name.
+
+        Those of `preview` that are not in the ledger are added as they would begin.
+        """
+        return await self._store.balances(self._clock(), preview)
 
     async def probe(self) -> None:
         """Raise StorageUnavailable when nothing can be written to the store."""
@@ -125,16 +157,18 @@ class Accounts:
         since: float | None = None,
         until: float | None = None,
         tag: str | None = None,
+        key: str | None = None,
     ) -> Sequence[UsageRow]:
-        """What was used between two moments, dearest first; without `by` in one row.
+        """What was used between two moments, most expensive first; without `by` in one row.
 
-        With `tag` instead of `by` there is a row for each value of the tag of this name.
+        With `tag` instead of `by` there is a row for each value of the tag of this name. With
+        `key`, only what the key of this id has used.
         """
         if by not in (None, "provider", "model", "key"):
             raise ValueError(f"by={by!r}: give 'provider', 'model', 'key' or None")
         if tag is not None and by is not None:
             raise ValueError(f"by={by!r} and tag={tag!r}: give one of them")
-        return await self._store.usage(by, since, until, tag=tag)
+        return await self._store.usage(by, since, until, tag=tag, key=key)
 
     async def history(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -14,15 +16,19 @@ from penstock.budget.accounts import CODE
 from penstock.budget.entries import UNPRICED, Charge, Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.prices import Cost, PriceBook
+from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
-from penstock.budget.worst_case import worst_cases
+from penstock.budget.verdicts import verdicts
+from penstock.budget.worst_case import bounds, worst_cases
 from penstock.contract.errors import BudgetExceeded, ConfigurationError, PenstockError
+from penstock.contract.estimates import BudgetVerdict, RecordedUsage, TargetEstimate
 from penstock.contract.exchange import AnyRequest, SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities
-from penstock.contract.ports import Target
+from penstock.contract.ports import RankedTarget, Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
+from penstock.tokens import measure_request
 from penstock.tokens.size import is_long
 
 _RETRY_S, _TEND_EVERY = 1.0, 30
@@ -121,14 +127,18 @@ class Books:
         open_ledger: Callable[[], Awaitable[Ledger]] | None = None,
         budgets: Sequence[Budget] = (),
         source: str | None = None,
+        declare: bool = True,
         prune: bool = True,
+        exclusive: bool = False,
         at_once: int = 1,
         place: object = None,
     ) -> None:
         """`able` says what a target can do; `budgets` are those that the configuration declares.
 
-        `source` names that configuration, None one that is in no file. `prune`: others that it has
-        declared once and that are not among them go. `at_once` is how many targets may be asked
+        `source` names that configuration, None one that is in no file. Without `declare` they are
+        not written into the ledger: for what only reads. `prune`: others that it has declared once
+        and that are not among them go. `exclusive`: they are refused where another configuration
+        has budgets in the ledger. `at_once` is how many targets may be asked
         for one request at the same time. Books of the same `place` have the same ledger.
         """
         self._place = place
@@ -136,7 +146,9 @@ class Books:
         self._able = able
         self._open_ledger = open_ledger
         self._budgets = budgets
-        self._source = source or CODE
+        self._source = source or program()
+        self._declares = declare
+        self._exclusive = exclusive
         # Who declares none in code is no sign that somebody else's are gone.
         self._prune = prune and (source is not None or bool(budgets))
         self._at_once = at_once
@@ -204,22 +216,28 @@ class Books:
         return ledger
 
     async def _declare(self, ledger: Ledger) -> None:
-        await ledger.declare_budgets(self._budgets, source=self._source, prune=self._prune)
+        if self._declares:
+            await ledger.declare_budgets(
+                self._budgets, source=self._source, prune=self._prune, exclusive=self._exclusive
+            )
+
+    async def balances(self) -> Sequence[Balance]:
+        """Every budget, with those that only reading has not declared in the ledger."""
+        return await (await self.ledger()).balances(() if self._declares else self._budgets)
 
     async def remove_budget(self, name: str) -> None:
-        """Take back one that was set by hand, or else one that is declared, until it is so anew."""
+        """Remove one that was set by hand, or else a declared one until it is declared again."""
         ledger = await self.ledger()
-        known = {each.budget.name: each.declared_by for each in await ledger.balances()}
+        before = await _declared_by(ledger, name)
         await ledger.remove_budget(name)
-        if declared_by := known.get(name):
+        if before:
             _log.warning(
                 "budget %r is gone until the next start: it is declared by %s; take it out there",
                 name,
-                ", ".join(declared_by),
+                ", ".join(before),
             )
-        elif name in known and any(budget.name == name for budget in self._budgets):
-            await ledger.declare_budgets(self._budgets, source=self._source, prune=False)
-            _log.warning("budget %r is again as %s declares it", name, self._source)
+        elif after := await _declared_by(ledger, name):
+            _log.warning("budget %r is again as %s declares it", name, ", ".join(after))
 
     async def reserve(
         self, request_id: str, request: AnyRequest, ranked: Sequence[Target], caller: Caller
@@ -250,6 +268,79 @@ class Books:
         costs = [most for _, most in await self._bounded(request, ranked)]
         known = [most for most in costs if most is not None]
         return max(known) if known and len(known) == len(costs) else None
+
+    async def verdicts(
+        self, request: AnyRequest, targets: Sequence[Target], caller: Caller
+    ) -> Sequence[tuple[BudgetVerdict, ...]]:
+        """What each budget would decide about a call of each target; nothing is reserved."""
+        if self._open_ledger is None:
+            return [()] * len(targets)
+        if not self.prices.prepared(targets):
+            await self._prepare(targets)
+        candidates = await self._bounded(request, targets)
+        return verdicts(await self.balances(), candidates, caller.key, _tags(request, caller))
+
+    async def estimates(
+        self,
+        request: SamplingRequest,
+        ranked: Sequence[RankedTarget],
+        expected: Sequence[tuple[int, int]],
+        caller: Caller,
+    ) -> list[TargetEstimate]:
+        """What a call of each target would take; `expected` is what it reads and writes."""
+        targets = [each.target for each in ranked]
+        if not self.prices.prepared(targets):
+            await self._prepare(targets)
+        costs = await self._bounded(request, targets)
+        contents = await asyncio.to_thread(measure_request, request)
+        judged = await self.verdicts(request, targets, caller)
+        found: list[TargetEstimate] = []
+        for place, (target, worst) in enumerate(costs):
+            read, written = expected[place]
+            most = bounds(request, target.model, self._abilities(target), contents)
+            cost = self.prices.cost(target, Usage(input_tokens=read, output_tokens=written))
+            found.append(
+                TargetEstimate(
+                    provider=target.provider,
+                    model=target.model,
+                    available=ranked[place].available,
+                    input_tokens=read,
+                    output_tokens=written,
+                    max_input_tokens=most.read,
+                    max_output_tokens=most.written,
+                    expected_nanos=None if cost is None else cost.nanos,
+                    worst_nanos=worst,
+                    price_source=None if cost is None else cost.source,
+                    budgets=judged[place],
+                )
+            )
+        return found
+
+    async def record(
+        self,
+        request_id: str,
+        target: Target,
+        usage: Usage,
+        *,
+        key: str | None,
+        tags: Mapping[str, str],
+    ) -> RecordedUsage:
+        """Count a call that was made elsewhere; budgets that it exceeds count it too."""
+        if not self.prices.prepared((target,)):
+            await self._prepare((target,))
+        cost = self.prices.cost(target, usage)
+        charge = Charge(target, usage, 0, UNPRICED, usage.estimated)
+        if cost is not None:
+            charge = Charge(target, usage, cost.nanos, cost.source, usage.estimated, cost.price)
+        settlement = await (await self.ledger()).record(request_id, charge, key=key, tags=tags)
+        return RecordedUsage(
+            request_id,
+            target.provider,
+            target.model,
+            None if cost is None else cost.nanos,
+            None if cost is None else cost.source,
+            settlement.overdrawn,
+        )
 
     async def most(self, request: AnyRequest, target: Target) -> int | None:
         """The most that one call of this target may cost; None without a price."""
@@ -344,6 +435,17 @@ class Books:
             self._found = self.prices.cost(_target(attempt), usage, at=_moment(attempt))
             self._costed = (attempt, usage)
         return self._found
+
+
+def program() -> str:
+    """The source of budgets that are declared in Python: the main program's file, if it has one."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return CODE if file is None else os.path.realpath(file)
+
+
+async def _declared_by(ledger: Ledger, name: str) -> Sequence[str]:
+    found = [each for each in await ledger.balances() if each.budget.name == name]
+    return found[0].declared_by if found else ()
 
 
 def _target(attempt: AttemptRecord) -> Target:

@@ -7,6 +7,7 @@
 | `release` | after it, when nothing was used | 0 |
 | `expire` | for a hold whose process has died | the amount of the hold, as an estimate |
 | `adjust` | by hand, or when an estimate is replaced by the truth | the difference, either way |
+| `record` | for a call that was made elsewhere | what it did cost |
 | `reset` | by hand | what the budget had counted, negative |
 
 An entry carries postings: by how much it moves which balance. A balance is the sum of its postings
@@ -24,7 +25,7 @@ from penstock.budget.amounts import MOST, dollars
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 
-EntryKind = Literal["hold", "settle", "release", "expire", "adjust", "reset"]
+EntryKind = Literal["hold", "settle", "release", "expire", "adjust", "record", "reset"]
 ENTRY_KINDS: tuple[EntryKind, ...] = get_args(EntryKind)
 NO_TAGS: Mapping[str, str] = {}
 UNPRICED = "unknown"

@@ -12,7 +12,7 @@ from penstock.budget.entries import NO_TAGS
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import Period
 from penstock.budget.reports import Balance
-from penstock.budget.rules import Budget
+from penstock.budget.rules import Budget, covered_key
 from penstock.contract.errors import ConfigurationError, PenstockError
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Budgeting:
             timezone=timezone,
             provider=provider,
             model=model,
-            key=key,
+            key=covered_key(name, key),
             tags=dict(tags),
             hard=hard,
             warn_at=tuple(warn_at),
@@ -68,7 +68,7 @@ class Budgeting:
 
     async def budgets(self) -> Sequence[Balance]:
         """Every budget in its present period: its limit, what is used and held, what is left."""
-        return await (await self._books.ledger()).balances()
+        return await self._books.balances()
 
     async def ledger(self) -> Ledger:
         """The ledger itself: history, export, corrections, verification."""

@@ -15,7 +15,7 @@ from penstock.budget.amounts import dollars
 from penstock.budget.entries import LeftOut, Posting
 from penstock.budget.periods import Span, at_text
 from penstock.budget.ports import Reservation
-from penstock.budget.rules import Rule, Rules
+from penstock.budget.rules import Budget, Rule, Rules
 from penstock.contract.errors import BudgetExceeded
 from penstock.contract.ports import Target
 
@@ -122,22 +122,29 @@ def _told(refusal: _Refusal) -> LeftOut:
 
 
 def _reason(refusal: _Refusal) -> str:
-    budget = refusal.rule.budget
-    if refusal.asked is None:
+    budget, span = refusal.rule.budget, refusal.span
+    return refusal_reason(budget, refusal.target, refusal.asked, refusal.remaining, span.end)
+
+
+def refusal_reason(
+    budget: Budget, target: Target, asked: int | None, remaining: int, resets_at: float | None
+) -> str:
+    """Why a hard budget refuses a call, and what to do; `asked` None: no price is known."""
+    if asked is None:
         return (
-            f"nobody knows what {refusal.target} costs, and budget {budget.name!r} is hard: give "
-            "its price in penstock.toml, or one for all such targets in [prices] default"
+            f"nobody knows what {target} costs, and budget {budget.name!r} is hard: give its price "
+            "in penstock.toml, or one for all such targets in [prices] default"
         )
-    left = max(0, refusal.remaining)
+    left = max(0, remaining)
     said = (
         f"budget {budget.name!r} has {dollars(left)} left of {dollars(budget.limit_nanos)} "
-        f"({budget.period}), and {refusal.target} may cost {dollars(refusal.asked)}"
+        f"({budget.period}), and {target} may cost {dollars(asked)}"
     )
-    if refusal.asked > budget.limit_nanos:
+    if asked > budget.limit_nanos:
         return f"{said}, which is more than its whole limit: ask for fewer tokens, or raise it"
-    if refusal.span.end is None:
+    if resets_at is None:
         return f"{said}; it is never reset: raise its limit, or reset it"
-    return f"{said}; it resets at {at_text(refusal.span.end)}"
+    return f"{said}; it resets at {at_text(resets_at)}"
 
 
 def _exceeded(refusals: Sequence[_Refusal], at: float) -> BudgetExceeded:

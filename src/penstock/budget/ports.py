@@ -17,10 +17,10 @@ from penstock.budget.entries import NO_TAGS, Charge, Hold
 from penstock.budget.reports import (
     Balance,
     BudgetWarning,
-    Contested,
     Difference,
     HistoryFilter,
     Page,
+    Replaced,
     Settlement,
     Swept,
     UsageBy,
@@ -116,17 +116,24 @@ class LedgerStore(Protocol):
         ...
 
     def declare_budgets(
-        self, budgets: Sequence[Budget], at: float, *, source: str, prune: bool
-    ) -> asyncio.Future[tuple[Contested, ...]]:
-        """Make the budgets that this source declares be these; returns those that others had.
+        self, budgets: Sequence[Budget], at: float, *, source: str, prune: bool, exclusive: bool
+    ) -> asyncio.Future[tuple[Replaced, ...]]:
+        """Make the budgets that this source declares be these.
 
         Those that are set by hand stay as they are. So do those that another source declares, and,
-        without `prune`, those that this one has declared before.
+        without `prune`, those that this one has declared before. Raises ConfigurationError, and
+        changes nothing, when another source declares one of these names with another definition;
+        with `exclusive`, also when another source declares any budget and this one has none here.
+        A source that is the path of a file is ignored when there is no such file; the budgets that
+        were taken over from such sources are returned.
         """
         ...
 
     def remove_budget(self, name: str, at: float) -> asyncio.Future[bool]:
-        """Forget a budget; False when there is none of that name."""
+        """Forget a budget; False when there is none of that name.
+
+        Where it was set by hand over a declared one, the declared one is in force again.
+        """
         ...
 
     def reset(self, name: str, at: float) -> asyncio.Future[None]:
@@ -137,8 +144,17 @@ class LedgerStore(Protocol):
         """Record a correction; raises ConfigurationError for a budget that does not exist."""
         ...
 
-    async def balances(self, at: float) -> Sequence[Balance]:
-        """Every budget in its period at this moment, by name."""
+    def record(
+        self, request_id: str, charge: Charge, at: float, key: str | None, tags: Mapping[str, str]
+    ) -> asyncio.Future[Settlement]:
+        """Count a call that was made elsewhere, in every budget that covers it, exceeded or not."""
+        ...
+
+    async def balances(self, at: float, preview: Sequence[Budget] = ()) -> Sequence[Balance]:
+        """Every budget in its period at this moment, by name.
+
+        Those of `preview` that are not there are added as they would begin, `in_force` False.
+        """
         ...
 
     async def usage(
@@ -148,10 +164,12 @@ class LedgerStore(Protocol):
         until: float | None,
         *,
         tag: str | None = None,
+        key: str | None = None,
     ) -> Sequence[UsageRow]:
-        """What was used, dearest first; without `by` one row for all of it.
+        """What was used, most expensive first; without `by` one row for all of it.
 
-        With `tag` instead of `by` there is a row for each value of that tag.
+        With `tag` instead of `by` there is a row for each value of that tag. With `key`, only what
+        the key of this id has used.
         """
         ...
 

@@ -18,7 +18,9 @@ class Source:
     """Its name in genai-prices, in which `{host}` stands for that part of the model's name; empty
     when it is not there."""
     local: bool = False
-    """Whether it never charges for tokens."""
+    """Whether it charges for no tokens, unless the configuration has a price."""
+    in_process: bool = False
+    """Whether it runs in this process, where no default price is meant for it."""
     anywhere: bool = False
     """Whether this kind is any server that speaks the dialect, so that its address decides: one of
     our own network is local, and others are looked up by it."""
@@ -38,8 +40,8 @@ SOURCES: Mapping[str, Source] = {
     "anthropic": Source("anthropic"),
     # An ARN ends in the name, unless its owner gave it one of their own.
     "bedrock": Source("aws", names=r"(?:arn:.*/)?(?P<model>[^/]+)"),
-    "embedded": Source(local=True),
-    "fake": Source(local=True),
+    "embedded": Source(local=True, in_process=True),
+    "fake": Source(local=True, in_process=True),
     "gemini": Source("google", names=r"(?:models/)?(?P<model>.+)"),
     # On our own machine, or for a monthly fee.
     "ollama": Source(local=True),

@@ -3,8 +3,9 @@
     book = PriceBook({"claude": "anthropic"})
     cost = book.cost(Target("claude", "claude-sonnet-5-5"), usage)     # None: no price is known
 
-Prices come, in this order, from the configuration, from the kind of the provider (a local one costs
-nothing), from the package genai-prices, and from the default price, if there is one. A model is
+Prices come, in this order, from the configuration, from the package genai-prices, and from the
+default price, if there is one. A server at a local address has the default price, and without one
+costs nothing; what runs in this process costs nothing. A model is
 looked up once; its price is kept in the compiled form of `tariffs`.
 """
 
@@ -121,6 +122,27 @@ class PriceBook:
         """Whether this target has a price, if only the default one."""
         return self._schedule(target) is not None
 
+    def why_free(self, target: Target) -> str | None:
+        """Why calls of this target cost nothing; None when they cost something, or nobody knows."""
+        tariff = self.tariff(target)
+        if tariff is None or not tariff.free:
+            return None
+        schedule = self._schedule(target)
+        if schedule is None or schedule.source != LOCAL:
+            source = "" if schedule is None else schedule.source
+            return {
+                CONFIGURED: "its price in the configuration is 0",
+                DEFAULT: "[prices] default is 0",
+            }.get(source, f"{source} says that it costs nothing")
+        if self._source(target).in_process:
+            return "it runs in this process"
+        where = self._address(target.provider) or "its usual address"
+        what = "a local address" if is_private(where) else f"kind {self._kind(target)!r} is free"
+        return f"{what} ({where}), and it has no price in the configuration"
+
+    def _kind(self, target: Target) -> str:
+        return self._kinds.get(target.provider, target.provider)
+
     def tariff(self, target: Target, at: datetime | None = None) -> Tariff | None:
         """The price of this target at a time, in the form that computes; None when unknown."""
         schedule = self._schedule(target)
@@ -157,13 +179,20 @@ class PriceBook:
     def _look_up(self, target: Target) -> Schedule | None:
         if (own := self._own.get(target)) is not None:
             return own
-        source = SOURCES.get(self._kinds.get(target.provider, target.provider), Source())
-        if source.local:
-            return self._local
-        address = self._address(target.provider)
-        if source.anywhere and is_private(address):
-            return self._local
+        if self._runs_here(target):
+            # A server at an address may pass requests on to one that charges for them.
+            in_process = self._source(target).in_process
+            return self._local if in_process else (self._default or self._local)
+        source, address = self._source(target), self._address(target.provider)
         return self._listed(source, address, target.model) or self._default
+
+    def _source(self, target: Target) -> Source:
+        return SOURCES.get(self._kind(target), Source())
+
+    def _runs_here(self, target: Target) -> bool:
+        """Whether it runs on machines of one's own, as far as its kind and address tell."""
+        source = self._source(target)
+        return source.local or (source.anywhere and is_private(self._address(target.provider)))
 
     def _listed(self, source: Source, address: str, model: str) -> Schedule | None:
         named = source.read(model)

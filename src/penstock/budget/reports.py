@@ -13,6 +13,15 @@ from penstock.budget.rules import Budget
 UsageBy = Literal["provider", "model", "key"]
 
 
+class Declaration(msgspec.Struct, frozen=True):
+    """A budget as one configuration declares it."""
+
+    source: str
+    """The configuration: its file, or `owner` of `[storage]`."""
+    budget: Budget | None
+    """None: it was declared by an earlier version, which did not keep the definition."""
+
+
 class Balance(msgspec.Struct, frozen=True):
     """A budget in its present period, in nano-dollars."""
 
@@ -26,6 +35,11 @@ class Balance(msgspec.Struct, frozen=True):
     """When the next period begins; None: never."""
     declared_by: tuple[str, ...] = ()
     """The configurations that declare it; none when it was set by hand."""
+    overrides: tuple[Declaration, ...] = ()
+    """What configurations declare under this name, when it was set by hand."""
+    in_force: bool = True
+    """False: a configuration has it, and no program with that configuration has used this ledger
+    since; nothing is refused because of it."""
 
     @property
     def limit_nanos(self) -> int:
@@ -61,8 +75,8 @@ class BudgetWarning(msgspec.Struct, frozen=True):
         )
 
 
-class Contested(msgspec.Struct, frozen=True):
-    """A budget that somebody else has declared in another way, and that is changed now."""
+class Replaced(msgspec.Struct, frozen=True):
+    """A declared budget whose other configurations do not exist any more."""
 
     budget: str
     declared_by: tuple[str, ...]

@@ -44,6 +44,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if problems:
             raise ConfigurationError(f"budget {self.name!r}: " + "; ".join(problems))
 
+    def is_for(self, key: str | None) -> bool:
+        """Whether it is for the key of this id, by its id or its name, and for no other name."""
+        return self.key is not None and key is not None and self.key in (key, key_name(key))
+
     @property
     def thresholds(self) -> tuple[int, ...]:
         """What must have been spent for a warning, in nano-dollars, ascending."""
@@ -105,6 +109,30 @@ _Shape = tuple[bool, bool, bool, tuple[str, ...]]
 """Whether it names a provider, a model, a key; and the names of its tags."""
 
 
+KEY_PREFIX = "key:"
+"""What the names of keys' own budgets begin with in the ledger."""
+
+
+def covered_key(name: str, key: str | None) -> str | None:
+    """The key that a budget of this name covers: that of `key:ci` is `ci`.
+
+    Raises ConfigurationError when it is said to be another one.
+    """
+    if not name.startswith(KEY_PREFIX):
+        return key
+    own = name.removeprefix(KEY_PREFIX)
+    if key not in (None, own):
+        raise ConfigurationError(
+            f"{key!r} is not the key of the budget {name!r}; give {own!r}, or leave it out"
+        )
+    return own
+
+
+def key_name(key: str) -> str:
+    """The name of the key of this id: the second key named `ci` has the id `ci~2`."""
+    return key.partition("~")[0]
+
+
 class Rules:
     """All budgets, indexed by what they name."""
 
@@ -142,21 +170,21 @@ class Rules:
         self, target: Target | None, key: str | None, tags: Mapping[str, str]
     ) -> Sequence[Rule]:
         found: list[Rule] = []
+        # A budget for a name covers every key that has it; one for an id only that key.
+        keys = [] if key is None else list(dict.fromkeys((key, key_name(key))))
         for (provider, model, keyed, names), rules in self._shapes.items():
             if (keyed and key is None) or ((provider or model) and target is None):
+                continue
+            known = [tags[name] for name in names if name in tags]
+            if len(known) != len(names):
                 continue
             values: tuple[str, ...] = ()
             if provider and target is not None:
                 values = (target.provider,)
-            rest: tuple[str, ...] = (key,) if keyed and key is not None else ()
-            if names:
-                known = [tags[name] for name in names if name in tags]
-                if len(known) != len(names):
-                    continue
-                rest = (*rest, *known)
+            models: list[tuple[str, ...]] = [()]
             if model and target is not None:
-                found += rules.get((*values, target.model.lower(), *rest), ())
-                found += rules.get((*values, str(target).lower(), *rest), ())
-            else:
-                found += rules.get((*values, *rest), ())
+                models = [(target.model.lower(),), (str(target).lower(),)]
+            for called in models:
+                for own in [(each,) for each in keys] if keyed else [()]:
+                    found += rules.get((*values, *called, *own, *known), ())
         return found

@@ -12,31 +12,37 @@ from penstock.budget.accounts import CODE
 from penstock.budget.amounts import MOST, NANOS, dollars
 from penstock.budget.ledger import Ledger
 from penstock.budget.periods import Period
-from penstock.budget.reports import Balance, Difference
+from penstock.budget.remarks import limit_text, remarks
+from penstock.budget.reports import Balance, Declaration, Difference
 from penstock.budget.rules import Budget
 from penstock.cli import terminal
 from penstock.cli.config_file import load
-from penstock.cli.engines import engine_of, opened_ledger
+from penstock.cli.engines import engine_of, opened_engine, opened_ledger
 from penstock.cli.errors import wrong
 from penstock.cli.money import in_zone
 from penstock.cli.terminal import Cell
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
+from penstock.gateway import Engine
 from penstock.providers.registry import KINDS, unknown_kind
-from penstock.wiring import budgets_of
+from penstock.wiring import declared_budgets
 
 _COLUMNS = ("budget", "covers", "from", "period", "limit", "used", "held", "left", "begins anew")
 
 
 def show(config_file: str | None, *, as_json: bool) -> None:
     """Every budget, by name."""
-    balances = asyncio.run(_balances(load(config_file)))
+    config = load(config_file)
+    balances = asyncio.run(_balances(config))
     if as_json:
         terminal.print_json({"budgets": [_document(each) for each in balances]})
-    elif balances:
+        return
+    if balances:
         terminal.print_table(_COLUMNS, map(_cells, balances))
     else:
         terminal.say("there are no budgets; try: penstock budget set total 100")
+    for note in remarks(balances, declared_budgets(config), config.source or CODE):
+        terminal.say(f"note: {note}")
 
 
 def set_budget(
@@ -75,7 +81,7 @@ def set_budget(
                 hard=hard,
                 warn_at=(0.8,) if warn_at is None else warn_at,
             )
-            return await _existing(await engine.ledger(), name)
+            return await _existing(engine, name)
         finally:
             await engine.aclose()
 
@@ -84,48 +90,68 @@ def set_budget(
     known = {*KINDS, *config.providers}
     if provider is not None and provider not in known:
         terminal.say(f"note: this configuration calls nobody so: {unknown_kind(provider, known)}")
-    if name in config.budgets:
-        terminal.say(f"note: it goes before [budgets.{name}] of the configuration until removed")
+    for one in _overridden(balance, config):
+        terminal.say(
+            f"note: it overrides [budgets.{name}] of {one.source}"
+            f"{'' if one.budget is None else f' ({limit_text(one.budget)})'} until: "
+            f"penstock budget remove {name}"
+        )
+
+
+def _overridden(balance: Balance, config: Config) -> Sequence[Declaration]:
+    """What a budget that was set by hand overrides, also where it was never declared yet."""
+    found, name = list(balance.overrides), balance.budget.name
+    source = config.source or CODE
+    if source not in [each.source for each in found]:
+        own = [each for each in declared_budgets(config) if each.name == name]
+        found += [Declaration(source, each) for each in own]
+    return found
 
 
 def reset(config_file: str | None, name: str, *, as_json: bool) -> None:
-    """Begin the present period anew."""
+    """Set what the present period has used to zero."""
 
     async def work() -> Balance:
-        async with opened_ledger(load(config_file)) as ledger:
-            await ledger.reset(name)
-            return await _existing(ledger, name)
+        async with opened_engine(load(config_file)) as engine:
+            if not (await _existing(engine, name)).in_force:
+                raise ConfigurationError(
+                    f"budget {name!r} is in the configuration and not in force yet: serve, ask, "
+                    "chat and embed declare it"
+                )
+            await (await engine.ledger()).reset(name)
+            return await _existing(engine, name)
 
     _tell(asyncio.run(work()), as_json=as_json)
 
 
 def remove(config_file: str | None, name: str, *, as_json: bool) -> None:
-    """Forget one that was set by hand; a declared one that it hid holds again at once."""
+    """Forget one that was set by hand; a declared one that it overrode is in force again."""
     config = load(config_file)
-    declared = {budget.name: budget for budget in budgets_of(config)}
 
-    async def work() -> tuple[str, ...]:
-        async with opened_ledger(config) as ledger:
-            found = await _existing(ledger, name)
-            if found.budget == declared.get(name):
+    async def work() -> tuple[Balance, Balance | None]:
+        async with opened_engine(config) as engine:
+            found = await _existing(engine, name)
+            if config.source in found.declared_by or not found.in_force:
                 raise ConfigurationError(
                     f"budget {name!r} is in the configuration: take [budgets.{name}] out of it, or "
                     f"set another limit: penstock budget set {name} USD"
                 )
-            await ledger.remove_budget(name)
-            await ledger.declare_budgets(
-                list(declared.values()), source=config.source or CODE, prune=False
-            )
-            return found.declared_by
+            await (await engine.ledger()).remove_budget(name)
+            left = [each for each in await engine.budgets() if each.budget.name == name]
+            return found, left[0] if left else None
 
-    declared_by = asyncio.run(work())
-    again = name in declared
+    found, left = asyncio.run(work())
     if as_json:
-        terminal.print_json({"removed": name, "declared": again})
+        terminal.print_json({"removed": name, "declared": left is not None})
+    elif left is None:
+        print(f"removed {name}")
     else:
-        print(f"removed {name}" + (f"; [budgets.{name}] holds again" if again else ""))
-    if declared_by and not again:
-        terminal.say(f"note: it comes back when {', '.join(declared_by)} is read again")
+        sources = ", ".join(left.declared_by) or config.source
+        print(
+            f"removed {name}; [budgets.{name}] of {sources} holds again: {limit_text(left.budget)}"
+        )
+    if found.declared_by:
+        terminal.say(f"note: it comes back when {', '.join(found.declared_by)} is read again")
 
 
 def verify(config_file: str | None, *, as_json: bool) -> bool:
@@ -159,12 +185,12 @@ async def newest(ledger: Ledger) -> int:
 
 
 async def _balances(config: Config) -> Sequence[Balance]:
-    async with opened_ledger(config) as ledger:
-        return await ledger.balances()
+    async with opened_engine(config) as engine:
+        return await engine.budgets()
 
 
-async def _existing(ledger: Ledger, name: str) -> Balance:
-    balances = {each.budget.name: each for each in await ledger.balances()}
+async def _existing(engine: Engine, name: str) -> Balance:
+    balances = {each.budget.name: each for each in await engine.budgets()}
     if name not in balances:
         known = ", ".join(balances) or "none"
         raise ConfigurationError(f"there is no budget {name!r}; there are: {known}")
@@ -221,6 +247,14 @@ def _document(balance: Balance) -> dict[str, Any]:
         "period_start": balance.period_start,
         "resets_at": balance.resets_at,
         "declared_by": balance.declared_by,
+        "overrides": [
+            {
+                "source": each.source,
+                "limit_usd": None if each.budget is None else each.budget.limit_nanos / NANOS,
+            }
+            for each in balance.overrides
+        ],
+        "in_force": balance.in_force,
     }
 
 
@@ -233,7 +267,7 @@ def _cells(balance: Balance) -> list[Cell]:
     return [
         (budget.name, "bold"),
         _covers(budget),
-        ", ".join(Path(source).name for source in balance.declared_by) or "by hand",
+        _origin(balance),
         budget.period + ("" if budget.hard else ", soft"),
         dollars(budget.limit_nanos),
         dollars(balance.used_nanos),
@@ -241,6 +275,12 @@ def _cells(balance: Balance) -> list[Cell]:
         (left, style),
         "never" if resets is None else in_zone(resets, budget.timezone),
     ]
+
+
+def _origin(balance: Balance) -> str:
+    if not balance.in_force:
+        return "not declared yet"
+    return ", ".join(Path(source).name for source in balance.declared_by) or "by hand"
 
 
 def _covers(budget: Budget) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import platform
@@ -16,10 +17,11 @@ import msgspec
 
 from penstock._version import __version__
 from penstock.budget.ledger import Ledger
+from penstock.budget.remarks import remarks
 from penstock.cli.budgets import newest
 from penstock.cli.catalogue import ProviderRow, list_providers
-from penstock.cli.engines import is_absent, opened_ledger, unwritable_folder
-from penstock.cli.price_table import remedy, without_price
+from penstock.cli.engines import is_absent, opened_engine, opened_ledger, unwritable_folder
+from penstock.cli.price_table import counted_as_free, remedy, without_price
 from penstock.cli.terminal import count
 from penstock.config.load import find, find_untrusted, load
 from penstock.config.routing import RoutingConfig
@@ -33,7 +35,7 @@ from penstock.providers.embedded import install, weights
 from penstock.providers.registry import KINDS
 from penstock.routing import pgvector_setup
 from penstock.routing.targets import parse_target
-from penstock.wiring import features_of, store_guards
+from penstock.wiring import declared_budgets, features_of, store_guards
 
 VERIFIED_ENTRIES = 100_000
 """A longer ledger takes more than a moment to add up."""
@@ -67,7 +69,9 @@ async def examine(config_file: str | None) -> list[Finding]:
         findings.append(Finding("ok", "configuration", f"{source} ({what})"))
     if config is not None:
         # Whoever learns opens an index, and its faults are none of the ledger's.
-        findings.append(await _ledger(config.model_copy(update={"routing": RoutingConfig()})))
+        read = config.model_copy(update={"routing": RoutingConfig()})
+        findings.append(await _ledger(read))
+        findings += [finding async for finding in _budgets(read)]
         findings += [finding async for finding in _routing_index(config)]
     # The checks themselves are not for the books, and a broken ledger is no fault of a provider's.
     silent = (config or Config.embedded()).model_copy(
@@ -144,6 +148,26 @@ async def _ledger(config: Config) -> Finding:
             "penstock budget list",
         )
     return Finding("ok", "ledger", f"{what}; {checked}; {swept}")
+
+
+async def _budgets(config: Config) -> AsyncIterator[Finding]:
+    """Where the budgets in force are not those of the file."""
+    if is_absent(config.storage.path):
+        return
+    with contextlib.suppress(PenstockError):  # the check of the ledger says what is wrong
+        async with opened_engine(config) as engine:
+            balances = await engine.budgets()
+        source = config.source or "the configuration"
+        # What is not in force yet is so until the first request.
+        in_force = [each for each in balances if each.in_force]
+        own = {budget.name: budget for budget in declared_budgets(config)}
+        for remark in remarks(in_force, list(own.values()), source):
+            yield Finding("warning", "budgets", remark, "penstock budget list")
+        for each in in_force:
+            if each.declared_by and each.budget.name not in own:
+                others = ", ".join(each.declared_by)
+                says = f"budget {each.budget.name!r} of {others} holds for this configuration too"
+                yield Finding("ok", "budgets", f"{says}: both use {config.storage.path}")
 
 
 async def _swept(file: Path) -> str:
@@ -264,6 +288,8 @@ def _prices(config: Config) -> Iterator[Finding]:
         )
     if config.models and not missing:
         yield Finding("ok", "prices", "known for every target")
+    for why, targets in counted_as_free(config).items():
+        yield Finding("ok", "free targets", f"{', '.join(map(str, targets))}: {why}")
 
 
 def _embedded_target(check: str, target: Target, config: Config) -> Finding | None:

@@ -27,22 +27,33 @@ def open_engine(config_file: str | None) -> Engine:
             f"penstock: warning: nothing is written down of this, for {folder} cannot be written "
             "to; set PENSTOCK_HOME to a folder that can"
         )
-    return engine_of(config, keep_books=folder is None)
+    return engine_of(config, keep_books=folder is None, declare=True)
 
 
-def engine_of(config: Config, *, keep_books: bool = True) -> Engine:
-    """The engine of a visitor: the ledger may be a gateway's, whose budgets stay as they are."""
-    return Engine(config, keep_books=keep_books, prune_budgets=False)
+def engine_of(config: Config, *, keep_books: bool = True, declare: bool = False) -> Engine:
+    """The engine of a command.
+
+    The ledger may be a gateway's: no budget in it is removed, and none is changed unless the
+    command spends and says so with `declare`.
+    """
+    return Engine(config, keep_books=keep_books, declare_budgets=declare, prune_budgets=False)
+
+
+@asynccontextmanager
+async def opened_engine(config: Config) -> AsyncGenerator[Engine]:
+    """An engine that reads the ledger and declares nothing in it."""
+    engine = engine_of(config)
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
 
 
 @asynccontextmanager
 async def opened_ledger(config: Config) -> AsyncGenerator[Ledger]:
-    """The ledger, with the budgets of the configuration in it."""
-    engine = engine_of(config)
-    try:
+    """The ledger; nothing is declared in it."""
+    async with opened_engine(config) as engine:
         yield await engine.ledger()
-    finally:
-        await engine.aclose()
 
 
 def is_absent(file: Path) -> bool:

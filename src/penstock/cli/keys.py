@@ -12,6 +12,7 @@ EXAMPLES = """\b
 Examples:
   penstock keys create ci --models assistant --requests-per-minute 600
   penstock keys create trial --expires 30d --budget 5 --period day --tag team=search
+  penstock keys set ci --models assistant,embedder --budget 20 --unset expires
   penstock keys rotate ci --grace 1h
   penstock keys revoke ci
   penstock keys list --json | jq -r '.keys[].name'
@@ -25,10 +26,11 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="What the key is calle
 
 def build() -> typer.Typer:
     """The group of commands."""
-    group = typer.Typer(help="Make, list, replace and revoke the keys of the gateway.")
+    group = typer.Typer(help="Make, list, change, replace and revoke the keys of the gateway.")
     group.callback(invoke_without_command=True, epilog=EXAMPLES)(_group)
     group.command("create")(create)
     group.command("list")(list_keys)
+    group.command("set")(set_key)
     group.command("rotate")(rotate)
     group.command("revoke")(revoke)
     group.command("hash")(hash_key)
@@ -98,6 +100,82 @@ def create(
             tags=tag or (),
             budget=budget,
             period=period,
+        ),
+        config,
+        as_json=json,
+    )
+
+
+def set_key(
+    name: Name,
+    *,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--models",
+            "-m",
+            metavar="NAME,...",
+            help="What it may ask for, in the place of what it may now.",
+            show_default=False,
+        ),
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None,
+        typer.Option("--requests-per-minute", min=1, metavar="N", help="In any 60 seconds."),
+    ] = None,
+    tokens_per_minute: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens-per-minute", min=1, metavar="N", help="In any 60 seconds, in and out."
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="30d|DATE", help="After a time, or at a date in UTC."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag",
+            metavar="NAME=VALUE",
+            help="All of its tags, in the place of those that it has; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="USD", help="What it may spend of its own in a period."),
+    ] = None,
+    period: Annotated[
+        str | None,
+        typer.Option("--period", metavar="NAME", help="hour, day, week, month or forever."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unset",
+            metavar="NAME,...",
+            help="Take away models, requests-per-minute, tokens-per-minute, budget, expires, tags.",
+            show_default=False,
+        ),
+    ] = None,
+    json: options.Json = False,
+    config: options.ConfigFile = None,
+) -> None:
+    """Change what a key allows; what is not named stays, and so does the key itself."""
+    from penstock.cli import key_work
+
+    key_work.change(
+        name,
+        key_work.Changed(
+            models=models or (),
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+            expires=expires,
+            tags=tag or (),
+            budget=budget,
+            period=period,
+            unset=unset or (),
         ),
         config,
         as_json=json,

@@ -41,6 +41,15 @@ def without_price(config: Config) -> list[tuple[str, Target]]:
     return [(name, target) for name, target in configured_targets(config) if not book.knows(target)]
 
 
+def counted_as_free(config: Config) -> dict[str, list[Target]]:
+    """The configured targets whose calls cost nothing, by the reason."""
+    book, found = price_book(config), dict[str, list[Target]]()
+    for target in dict.fromkeys(target for _, target in configured_targets(config)):
+        if (why := book.why_free(target)) is not None:
+            found.setdefault(why, []).append(target)
+    return found
+
+
 def remedy(name: str, target: Target) -> str:
     """What to write into the file for a target without a price."""
     return (

@@ -9,14 +9,24 @@ import msgspec
 
 from penstock.cli import terminal
 from penstock.cli.config_file import load
-from penstock.cli.engines import engine_of
+from penstock.cli.engines import engine_of, is_absent
 from penstock.cli.terminal import Cell
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import RankedTarget, RouteDecision
 from penstock.contract.requests import Caller, CountOptions
 from penstock.routing.filtering import PROVIDER
 
-_COLUMNS = ("target", "quality", "cost", "latency", "hint", "health", "utility", "chance")
+_COLUMNS = (
+    "target",
+    "quality",
+    "cost",
+    "latency",
+    "hint",
+    "health",
+    "utility",
+    "chance",
+    "budgets",
+)
 
 
 def show_route(
@@ -55,6 +65,10 @@ def show_route(
         [_COLUMNS[index] for index in columns], [[row[index] for index in columns] for row in rows]
     )
     print(f"\n{terminal.visible(decision.reason)}")
+    for why in dict.fromkeys(
+        verdict.reason for each in decision.ranked for verdict in each.budgets if not verdict.fits
+    ):
+        print(f"does not fit: {terminal.visible(why)}")
     for each in decision.left_out:
         print(f"left out: {each.target}: {terminal.visible('; '.join(each.reasons))}")
 
@@ -62,7 +76,8 @@ def show_route(
 async def _decision(
     prompt: str, config_file: str | None, key: str | None, options: CountOptions
 ) -> RouteDecision:
-    engine = engine_of(load(config_file), keep_books=False)
+    config = load(config_file)
+    engine = engine_of(config, keep_books=not is_absent(config.storage.path))
     try:
         return await engine.route(prompt, caller=Caller(key=key), **options)
     finally:
@@ -82,7 +97,8 @@ def _document(decision: RouteDecision) -> dict[str, Any]:
 
 
 def _row(ranked: RankedTarget) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(ranked), "target": str(ranked.target)}
+    budgets = [each.to_dict() for each in ranked.budgets]
+    return {**msgspec.structs.asdict(ranked), "target": str(ranked.target), "budgets": budgets}
 
 
 def _cells(ranked: RankedTarget, *, first: bool, scored: bool) -> list[Cell]:
@@ -96,7 +112,15 @@ def _cells(ranked: RankedTarget, *, first: bool, scored: bool) -> list[Cell]:
         health,
         f"{ranked.score:.3f}" if scored else "",
         "" if ranked.propensity is None else f"{ranked.propensity:.0%}",
+        _budgets(ranked),
     ]
+
+
+def _budgets(ranked: RankedTarget) -> Cell:
+    refusing = [each.budget for each in ranked.budgets if not each.fits]
+    if refusing:
+        return f"no room: {', '.join(refusing)}", "red"
+    return ("fits", "green") if ranked.budgets else ""
 
 
 def _quality(ranked: RankedTarget) -> str:

@@ -207,7 +207,7 @@ def _embedder(config: Config) -> Generator[_Asked | None]:
         yield None
         return
     with asyncio.Runner() as runner:
-        engine = engine_of(config)
+        engine = engine_of(config, declare=True)
         try:
             yield _Asked(config, engine, runner)
         finally:

@@ -134,8 +134,8 @@ class PricesConfig(Section):
 
     default: PriceConfig | None = Field(
         default=None,
-        description="USD per million tokens for targets without a known price. Without it, a hard "
-        "budget refuses them.",
+        description="USD per million tokens for targets without a known price, servers at local "
+        "addresses included. Without it, a hard budget refuses the others.",
         examples=[{"input": 3.0, "output": 15.0}],
     )
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.contract.estimates import BudgetVerdict
 from penstock.contract.events import ProviderEvent
 from penstock.contract.exchange import (
     EmbeddingRequest,
@@ -121,6 +122,8 @@ class RankedTarget(msgspec.Struct, frozen=True):
     """The hint that it matches, as the caller wrote it."""
     propensity: float | None = None
     """How likely it was to be put first, where there were dice."""
+    budgets: tuple[BudgetVerdict, ...] = ()
+    """What each budget that covers it would decide; empty where no ledger is kept."""
 
 
 class RouteDecision(msgspec.Struct, frozen=True):

@@ -109,6 +109,15 @@ def build_request(messages: Messages, options: RequestOptions) -> SamplingReques
     return _convert(fields, SamplingRequest)
 
 
+def request_of(messages: SamplingRequest | Messages, options: RequestOptions) -> SamplingRequest:
+    """The one request that is given, or that messages and keyword arguments make."""
+    if isinstance(messages, SamplingRequest):
+        if options:
+            raise TypeError("options belong inside the SamplingRequest")
+        return messages
+    return build_request(messages, options)
+
+
 def read_messages(name: str, messages: Messages) -> tuple[Message, ...]:
     """The turns of a conversation as people write it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from penstock.contract.estimates import BudgetVerdict
 from penstock.contract.exchange import AnyRequest
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
@@ -54,6 +55,12 @@ class Accounts(Protocol):
         """The most that one call of the dearest of these may cost; None when that is not known."""
         ...
 
+    async def verdicts(
+        self, request: AnyRequest, targets: Sequence[Target], caller: Caller
+    ) -> Sequence[tuple[BudgetVerdict, ...]]:
+        """What each budget would decide about a call of each target; nothing is reserved."""
+        ...
+
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """What these attempts cost together, in nano-dollars; None when that is not known."""
         ...
@@ -73,6 +80,12 @@ class NoAccounts:
     async def estimate(self, request: AnyRequest, ranked: Sequence[Target]) -> int | None:
         """Unknown."""
         return None
+
+    async def verdicts(
+        self, request: AnyRequest, targets: Sequence[Target], caller: Caller
+    ) -> Sequence[tuple[BudgetVerdict, ...]]:
+        """There are no budgets."""
+        return [()] * len(targets)
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> int | None:
         """Unknown."""

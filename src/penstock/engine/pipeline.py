@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
@@ -25,7 +26,7 @@ from penstock.contract.exchange import (
     TranscriptionRequest,
     TranscriptionResult,
 )
-from penstock.contract.ports import Pool, RouteDecision, Router, Target
+from penstock.contract.ports import Pool, RankedTarget, RouteDecision, Router, Target
 from penstock.contract.requests import Caller
 from penstock.engine.accounts import Accounts, NoAccounts
 from penstock.engine.limits import Limits
@@ -40,6 +41,8 @@ from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage import UsageCounters
 from penstock.tokens import estimate_request
+
+_log = logging.getLogger(__name__)
 
 
 class Pipeline:
@@ -97,8 +100,33 @@ class Pipeline:
         return StreamHandle(meter.request_id, meter.attempt, first, events)
 
     async def route(self, request: SamplingRequest, caller: Caller = NOBODY) -> RouteDecision:
-        """The targets that `run` and `start` would try, in their order, with the reasons."""
-        return await self._router.explain(validate(request, self._limits), key=caller.key)
+        """The targets that `run` and `start` would try, in their order, with the reasons.
+
+        Where budgets can be read, each target has what they would decide.
+        """
+        request = validate(request, self._limits)
+        decision = await self._router.explain(request, key=caller.key)
+        try:
+            verdicts = await self._accounts.verdicts(request, decision.targets, caller)
+        except PenstockError as error:
+            _log.warning("a route is explained without its budgets: %s", error)
+            return decision
+        ranked = tuple(
+            msgspec.structs.replace(each, budgets=found)
+            for each, found in zip(decision.ranked, verdicts, strict=True)
+        )
+        return msgspec.structs.replace(decision, ranked=ranked)
+
+    async def allowed(
+        self, request: SamplingRequest, caller: Caller = NOBODY
+    ) -> tuple[SamplingRequest, Sequence[RankedTarget]]:
+        """The request as it would be made, and the targets that the caller may use, ranked."""
+        request = validate(request, self._limits)
+        decision = await self._router.explain(request, key=caller.key)
+        if caller.terms is None:
+            return request, decision.ranked
+        mine = frozenset(caller.terms.allowed(request, decision.targets))
+        return request, [each for each in decision.ranked if each.target in mine]
 
     async def check_admission(self, request: SamplingRequest, caller: Caller = NOBODY) -> None:
         """Do what `run` does before it calls a provider, and release what was reserved."""

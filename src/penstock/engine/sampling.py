@@ -16,7 +16,7 @@ from penstock.contract.requests import (
     CountOptions,
     Messages,
     RequestOptions,
-    build_request,
+    request_of,
 )
 from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
@@ -75,7 +75,7 @@ class Sampling:
         it. A call that is cancelled by its id raises RequestCancelled. `caller` says where the
         request came from, for those who serve others with it.
         """
-        request = _request(messages, options)
+        request = request_of(messages, cast(RequestOptions, options))
         caller = caller or NOBODY
         with self._running.call(request_id, caller.key) as identifier:
             return await self._pipeline.run(request, identifier, caller)
@@ -110,7 +110,7 @@ class Sampling:
         Cancelled by its id before that, it raises RequestCancelled; later the stream ends with the
         event `Cancelled`.
         """
-        request = _request(messages, options)
+        request = request_of(messages, cast(RequestOptions, options))
         caller = caller or NOBODY
         with self._running.call(request_id, caller.key) as identifier:
             handle = await self._pipeline.start(request, identifier, caller)
@@ -229,20 +229,12 @@ class Sampling:
         return self._pipeline.usage.stats()
 
 
-def _request(messages: SamplingRequest | Messages, options: dict[str, Any]) -> SamplingRequest:
-    if isinstance(messages, SamplingRequest):
-        if options:
-            raise TypeError("options belong inside the SamplingRequest")
-        return messages
-    return build_request(messages, cast(RequestOptions, options))
-
-
 def _limited(
     messages: SamplingRequest | Messages, options: dict[str, Any], max_tokens: int
 ) -> SamplingRequest:
     if not isinstance(messages, SamplingRequest):
         options = {"max_tokens": max_tokens, **options}
-    return _request(messages, options)
+    return request_of(messages, cast(RequestOptions, options))
 
 
 def _sampled(params: MCPParams, model: str | None, timeout: float | None) -> SamplingRequest:

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from penstock.budget.periods import Period
-from penstock.budget.rules import Budget
+from penstock.budget.rules import KEY_PREFIX, Budget
 from penstock.contract.errors import ConfigurationError
 
 PREFIX = "psk_"
@@ -81,6 +81,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who may call, and what for; raises ConfigurationError for nonsense."""
 
     name: str
+    number: int = 1
+    """Of the keys that have had this name; the name of a revoked key can be used again."""
     hashes: tuple[KeyHash, ...]
     """The present text first; after a rotation also those that are still let in."""
     models: tuple[str, ...] = ()
@@ -94,6 +96,11 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: float | None = None
     revoked: float | None = None
     """Unix time at which it was; a key that was revoked stays known, and opens nothing."""
+
+    @property
+    def id(self) -> str:
+        """What the ledger, records and limits know it by: the name, or `NAME~2` and so on."""
+        return self.name if self.number == 1 else f"{self.name}~{self.number}"
 
     def __post_init__(self) -> None:
         problems = [
@@ -128,8 +135,9 @@ def check_name(name: str) -> None:
         )
 
 
-BUDGET_PREFIX = "key:"
-"""What the names of keys' own budgets begin with in the ledger."""
+def own_budget(name: str) -> str:
+    """What the own budget of a key is called in the ledger."""
+    return f"{KEY_PREFIX}{name}"
 
 
 def budget_of(key: Key) -> Budget | None:
@@ -137,9 +145,9 @@ def budget_of(key: Key) -> Budget | None:
     if key.budget is None:
         return None
     return Budget(
-        name=f"{BUDGET_PREFIX}{key.name}",
+        name=own_budget(key.name),
         limit_nanos=key.budget.limit_nanos,
         period=key.budget.period,
         timezone=key.budget.timezone,
-        key=key.name,
+        key=key.id,
     )

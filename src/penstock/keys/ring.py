@@ -101,6 +101,13 @@ class Keyring:
         state = slot.terms.key.state(now)
         return Found("good" if state == "active" else state, slot.terms)
 
+    def named(self, name: str) -> KeyTerms | None:
+        """The terms of the key of this name or id; of a name, those of its newest key."""
+        if (found := self._terms.get(name)) is not None and found.key.revoked is None:
+            return found
+        same = [each for each in self._terms.values() if each.key.name == name]
+        return max(same, key=lambda each: each.key.number, default=found)
+
     def configure(
         self,
         keys: Iterable[Key],
@@ -140,9 +147,9 @@ class Keyring:
         if generation < self._generation:
             store.guard.fell(f"keys: {generation}, known: {self._generation}")
         generation, stored = await asyncio.to_thread(store.keys)
-        names = {key.name for key in self._stored}
+        known = {key.id for key in self._stored}
         # Below 0, those that are known are of another store.
-        if self._generation >= 0 and not names <= {key.name for key in stored}:
+        if self._generation >= 0 and not known <= {key.id for key in stored}:
             store.guard.fell("keys are gone, and none is ever deleted")
         self._generation, self._stored = generation, stored
         self._sort()
@@ -171,9 +178,9 @@ class Keyring:
                 self._failing = False
 
     def _sort(self) -> None:
-        keys = {key.name: key for key in self._stored}
-        for name in keys.keys() & self._configured.keys():
+        for name in {key.name for key in self._stored} & self._configured.keys():
             _log.warning("the key %r of penstock.toml hides the one that was created", name)
+        keys = {key.id: key for key in self._stored if key.name not in self._configured}
         keys |= self._configured
         if keys:
             # What asks for keys once goes on to do so: keys that disappear open nothing.
@@ -184,8 +191,8 @@ class Keyring:
             _log.warning("no key is left, and one is still asked for: restart to serve without")
         before = self._terms
         self._terms = {
-            name: KeyTerms(key, self._models, before.get(name), self._windows)
-            for name, key in keys.items()
+            id: KeyTerms(key, self._models, before.get(id), self._windows)
+            for id, key in keys.items()
         }
         self._slots = {
             each.digest: _Slot(each.digest, each.until, terms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,17 +75,34 @@ class KeyStore:
         return self._read(read, (0, ()))
 
     def add(self, key: Key) -> None:
-        """Keep a new key; raises ConfigurationError when its name was ever used."""
+        """Keep a new key; raises ConfigurationError when its name is in use.
+
+        Its number is the next one of its name: see `next_number`.
+        """
 
         def change(connection: sqlite3.Connection) -> None:
-            if (known := _find(connection, key.name)) is not None:
-                raise ConfigurationError(_taken(known))
+            known = _find(connection, key.name)
+            if known is not None and (known.revoked is None or key.number != known.number + 1):
+                raise ConfigurationError(
+                    f"there is a key {key.name!r} already: change or rotate it, or take another "
+                    "name"
+                )
             _write(connection, key)
 
         self._change(change)
 
+    def change(self, name: str, changed: Callable[[Key], Key]) -> Key:
+        """Replace the key of this name by what `changed` makes of it."""
+
+        def change(connection: sqlite3.Connection) -> Key:
+            key = changed(_live(connection, name))
+            _write(connection, key)
+            return key
+
+        return self._change(change)
+
     def revoke(self, name: str) -> Key:
-        """Let nobody in with it any more; its name stays taken."""
+        """Refuse it from now on; its name can be used again."""
 
         def change(connection: sqlite3.Connection) -> Key:
             key = _existing(connection, name)
@@ -100,11 +117,7 @@ class KeyStore:
         """Replace its text by that of this hash; the old one works for `grace_s` seconds more."""
 
         def change(connection: sqlite3.Connection) -> Key:
-            key = _existing(connection, name)
-            if key.revoked is not None:
-                raise ConfigurationError(
-                    f"the key {name!r} was revoked at {at_text(key.revoked)}: create another"
-                )
+            key = _live(connection, name)
             now = self._clock()
             end = now + grace_s
             old = [
@@ -182,10 +195,28 @@ def _decoded(text: str) -> Key:
         ) from error
 
 
+def next_number(keys: Iterable[Key], name: str) -> int:
+    """The number of the next key of this name."""
+    return max((key.number for key in keys if key.name == name), default=0) + 1
+
+
 def _find(connection: sqlite3.Connection, name: str) -> Key | None:
-    query = "SELECT definition FROM gateway_keys WHERE name = ?"
-    row = connection.execute(query, (name,)).fetchone()
-    return None if row is None else _decoded(row[0])
+    """The newest key of this name; the rows are named by the ids of keys."""
+    query = (
+        "SELECT definition FROM gateway_keys WHERE substr(name, 1, instr(name || '~', '~') - 1) = ?"
+    )
+    found = [_decoded(text) for (text,) in connection.execute(query, (name,))]
+    return max(found, key=lambda key: key.number, default=None)
+
+
+def _live(connection: sqlite3.Connection, name: str) -> Key:
+    """One that was not revoked; an expired one can be given more time."""
+    key = _existing(connection, name)
+    if key.revoked is not None:
+        raise ConfigurationError(
+            f"the key {name!r} was revoked at {at_text(key.revoked)}: create another"
+        )
+    return key
 
 
 def _existing(connection: sqlite3.Connection, name: str) -> Key:
@@ -201,14 +232,5 @@ def _write(connection: sqlite3.Connection, key: Key) -> None:
     connection.execute(
         "INSERT INTO gateway_keys VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET definition = excluded.definition",
-        (key.name, msgspec.json.encode(key).decode()),
+        (key.id, msgspec.json.encode(key).decode()),
     )
-
-
-def _taken(key: Key) -> str:
-    if key.revoked is not None:
-        return (
-            f"a key {key.name!r} was revoked at {at_text(key.revoked)}, and its usage stays under "
-            "that name: take another"
-        )
-    return f"there is a key {key.name!r} already: rotate it, or take another name"

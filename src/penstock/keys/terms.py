@@ -72,17 +72,17 @@ class KeyTerms:
         self._targets = frozenset(target for several in targets for target in several)
 
         def window(kind: str, limit: int | None, before: AnyWindow | None) -> AnyWindow | None:
-            return None if limit is None else windows(f"{key.name}/{kind}", limit, before)
+            return None if limit is None else windows(f"{key.id}/{kind}", limit, before)
 
         self.requests = window("requests", key.requests_per_minute, before and before.requests)
         self.tokens = window("tokens", key.tokens_per_minute, before and before.tokens)
         self._windows = windows
         self._messages: dict[MessageKind, AnyWindow] = {} if before is None else before._messages
-        self.caller = Caller(key=key.name, tags=key.tags, terms=self)
+        self.caller = Caller(key=key.id, tags=key.tags, terms=self)
         """On whose behalf this key's requests are made."""
 
     def __repr__(self) -> str:
-        return f"KeyTerms({self.key.name!r})"
+        return f"KeyTerms({self.key.id!r})"
 
     def messages(self, kind: MessageKind) -> AnyWindow | None:
         """The limit of these MCP messages a minute; None for a key without a limit of requests.
@@ -93,7 +93,7 @@ class KeyTerms:
         if requests is None:
             return None
         limit = max(_LEAST_MESSAGES, _MESSAGES_A_REQUEST * requests)
-        window = self._windows(f"{self.key.name}/{kind}", limit, self._messages.get(kind))
+        window = self._windows(f"{self.key.id}/{kind}", limit, self._messages.get(kind))
         self._messages[kind] = window
         return window
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from penstock.routing.traffic import Expected, Traffic
 from penstock.telemetry.records import AttemptRecord, Record, RequestRecord
@@ -39,15 +40,18 @@ class Experience:
 
     def _add(self, attempt: AttemptRecord) -> None:
         target = Target(attempt.provider, attempt.model)
+        self.add(target, attempt.usage, 1000 * attempt.duration_s)
+
+    def add(self, target: Target, usage: Usage | None, latency_ms: float) -> None:
+        """Learn from one answer."""
         traffic = self._traffic.get(target)
         if traffic is None:
             traffic = self._traffic[target] = Traffic()
             if len(self._traffic) > self._most:
                 self._traffic.popitem(last=False)
         self._traffic.move_to_end(target)
-        usage = attempt.usage
         traffic.add(
             0 if usage is None else usage.input_tokens or 0,
             output_tokens=None if usage is None else usage.output_tokens,
-            latency_ms=1000 * attempt.duration_s,
+            latency_ms=latency_ms,
         )

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.contract.errors import InvalidRequest, PenstockError, Problem
+from penstock.contract.estimates import RecordedUsage
 from penstock.contract.exchange import SamplingRequest
+from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from penstock.routing.decision import Choice, Weights
 from penstock.routing.ended import MOST_PENDING, Pending, Unjudged, is_judged_later, served_of
@@ -28,7 +30,7 @@ from penstock.routing.outcomes import Quality, Source
 from penstock.routing.prompts import asked_text
 from penstock.routing.reading import Reader
 from penstock.routing.sessions import Repeats, session_of
-from penstock.routing.store import Event, Events, Label, OutcomeStore
+from penstock.routing.store import Event, Events, Label, OutcomeStore, Served
 from penstock.routing.traffic import Expected
 from penstock.routing.validity import validity
 from penstock.telemetry.records import (
@@ -198,6 +200,45 @@ class Learning:
             pending.valid = fits
         elif self._unjudged.take((None, request_id)):
             self._label_validity(request_id, fits)
+
+    async def recorded(
+        self,
+        models: Sequence[str],
+        call: RecordedUsage,
+        usage: Usage,
+        *,
+        latency_ms: float | None,
+        quality: float,
+        prompt: str,
+        key: str | None,
+    ) -> None:
+        """Learn from a call that was made elsewhere, for each of these models."""
+        features = await self._reader.features(prompt)
+        for number, model in enumerate(models):
+            if self._shared is not None:
+                await self._shared.prepare(model, features)
+            # A label is about one outcome, which it finds by the id.
+            request_id = call.request_id if not number else f"{call.request_id}.{number}"
+            self._store.served(
+                Served(
+                    request_id=request_id,
+                    model=model,
+                    target=Target(call.provider, call.model),
+                    at=time.time(),
+                    prompt_tokens=usage.input_tokens or 0,
+                    key=key,
+                    features=features,
+                    made_by=self._reader.name,
+                    output_tokens=usage.output_tokens,
+                    cost_nanos=call.cost_nanos,
+                    latency_ms=latency_ms,
+                    prompt=prompt if self._settings.keep_prompts and prompt else None,
+                )
+            )
+            label = Quality(quality)
+            self._store.labelled(
+                Label(request_id=request_id, quality=label, at=time.time(), key=key)
+            )
 
     async def feedback(
         self, request_id: str, quality: Quality, key: str | None = None, *, own_only: bool = False

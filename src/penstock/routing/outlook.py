@@ -59,19 +59,10 @@ class Outlook:
 
         `past` tells of answers that this process has not seen itself.
         """
-        estimates = Estimates(request)
-        prompts = [estimates.of(target.model) for target in targets]
-        seen = [
-            self._seen(target, prompt, past)
-            for target, prompt in zip(targets, prompts, strict=True)
-        ]
-        told = [each.output_tokens for each in seen if each.output_tokens is not None]
-        # Of a target that has not answered yet, what the others say: else it were dearer for that.
-        usual = sum(told) / len(told) if told else USUAL_OUTPUT
         forecasts: list[Forecast] = []
-        for target, prompt, known in zip(targets, prompts, seen, strict=True):
-            written = usual if known.output_tokens is None else known.output_tokens
-            written = min(written, request.max_tokens)
+        for target, (prompt, written, known) in zip(
+            targets, self._expected(request, targets, past), strict=True
+        ):
             row, latency_ms = family_of(target.model), known.latency_ms
             forecasts.append(
                 Forecast(
@@ -83,6 +74,40 @@ class Outlook:
                 )
             )
         return forecasts
+
+    def tokens(self, request: SamplingRequest, targets: Sequence[Target]) -> list[tuple[int, int]]:
+        """How many tokens each target is expected to read and to write."""
+        return [
+            (prompt, round(written))
+            for prompt, written, _ in self._expected(request, targets, None)
+        ]
+
+    def _expected(
+        self,
+        request: SamplingRequest,
+        targets: Sequence[Target],
+        past: Callable[[Target, int], Expected] | None,
+    ) -> list[tuple[int, float, Expected]]:
+        estimates = Estimates(request)
+        prompts = [estimates.of(target.model) for target in targets]
+        seen = [
+            self._seen(target, prompt, past)
+            for target, prompt in zip(targets, prompts, strict=True)
+        ]
+        told = [each.output_tokens for each in seen if each.output_tokens is not None]
+        # A target that has not answered yet must not seem more expensive than the others for that.
+        usual = sum(told) / len(told) if told else USUAL_OUTPUT
+        return [
+            (
+                prompt,
+                min(
+                    usual if known.output_tokens is None else known.output_tokens,
+                    request.max_tokens,
+                ),
+                known,
+            )
+            for prompt, known in zip(prompts, seen, strict=True)
+        ]
 
     def _seen(
         self, target: Target, prompt: int, past: Callable[[Target, int], Expected] | None

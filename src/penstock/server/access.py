@@ -101,7 +101,7 @@ class Access:
         """The key whose requests the caller sees; None: it sees those of all."""
         if self.admin or not self.asked:
             return None
-        return "" if self.terms is None else self.terms.key.name
+        return "" if self.terms is None else self.terms.key.id
 
     def headers(self) -> Iterator[Header]:
         """The limits of the key and what is left of them, in OpenAI's form."""
@@ -297,7 +297,7 @@ class Gate:
                     method=visitor.method,
                     path=_loggable(visitor.path),
                     peer=visitor.peer,
-                    key=None if terms is None else terms.key.name,
+                    key=None if terms is None else terms.key.id,
                     reason=reason,
                     at=time.time(),
                 )
@@ -309,7 +309,7 @@ class Gate:
             visitor.method,
             _loggable(visitor.path),
             visitor.peer,
-            terms.key.name if terms is not None else "unknown",
+            terms.key.id if terms is not None else "unknown",
             reason,
         )
 

@@ -14,6 +14,7 @@ import msgspec
 from penstock.budget.entries import Entry
 from penstock.budget.periods import Period
 from penstock.budget.reports import UsageRow
+from penstock.contract.estimates import BudgetVerdict
 from penstock.contract.metadata import Usage
 from penstock.keys.desk import KeyInfo
 from penstock.pool.states import Evidence, HealthStatus
@@ -77,6 +78,69 @@ class AttemptInfo(Answer):
     dropped_options: list[str]
 
 
+class BudgetVerdictInfo(Answer):
+    """What one budget would decide about a call."""
+
+    budget: str
+    fits: bool
+    hard: bool
+    limit_nanos: int
+    remaining_nanos: int
+    asked_nanos: int | None
+    """The most that the call may cost; null: no price is known."""
+    resets_at: float | None
+    reason: str
+    """Why it does not fit, and what to do; empty when it does."""
+
+    @staticmethod
+    def of(verdict: BudgetVerdict) -> BudgetVerdictInfo:
+        """With every field, whatever its value."""
+        return BudgetVerdictInfo(**msgspec.structs.asdict(verdict))
+
+
+class TargetEstimateInfo(Answer):
+    """What one call of a target would take."""
+
+    target: str
+    available: bool
+    fits: bool
+    """Whether all budgets have room for it."""
+    input_tokens: int
+    output_tokens: int
+    """Both as they are expected."""
+    max_input_tokens: int
+    max_output_tokens: int
+    """Upper bounds of both."""
+    expected_nanos: int | None
+    """Null: no price is known."""
+    worst_nanos: int | None
+    """What would be reserved."""
+    price_source: str | None
+    budgets: list[BudgetVerdictInfo]
+
+
+class EstimateAnswer(Answer):
+    """What a request would cost at each target, in the order in which they would be tried."""
+
+    model: str | None
+    fits: bool
+    """Whether budgets have room for a call of at least one target."""
+    targets: list[TargetEstimateInfo]
+
+
+class RecordedAnswer(Answer):
+    """A call that was made elsewhere, as the ledger has it."""
+
+    request_id: str
+    provider: str
+    model: str
+    cost_nanos: int | None
+    """Null: no price is known, and the ledger counts it with 0."""
+    price_source: str | None
+    overdrawn: list[str]
+    """The budgets that it brought above their limits."""
+
+
 class RankedInfo(Answer):
     """A target in its place, and why it is there; what is null is not known."""
 
@@ -97,6 +161,9 @@ class RankedInfo(Answer):
     """The hint that it matches."""
     propensity: float | None
     """How likely it was to be put first, where there were dice."""
+    budgets: list[BudgetVerdictInfo]
+    """What each budget that covers it would decide; empty in the route of a request that was made,
+    whose budgets have decided."""
 
 
 class RouteAnswer(Answer):
@@ -254,6 +321,10 @@ class BudgetInfo(Answer):
     warn_at: list[float]
     declared: bool
     """Whether it is as the configuration says, and not set by hand."""
+    declared_by: list[str]
+    """The configurations that declare it; none when it was set by hand."""
+    overrides: list[str]
+    """The configurations that declare another one of this name, when it was set by hand."""
     used_nanos: int
     held_nanos: int
     remaining_nanos: int

@@ -24,6 +24,7 @@ from penstock.server.admin_answers import (
     BudgetList,
     ConfigAnswer,
     Error,
+    EstimateAnswer,
     IssuedKey,
     KeyList,
     LedgerPage,
@@ -31,6 +32,7 @@ from penstock.server.admin_answers import (
     ModelList,
     ProviderInfo,
     ProviderList,
+    RecordedAnswer,
     RequestInfo,
     RequestList,
     RouteAnswer,
@@ -53,7 +55,9 @@ from penstock.server.admin_questions import (
     BudgetPath,
     CancelQuery,
     DownOrder,
+    EstimateOrder,
     KeyOrder,
+    KeyPatch,
     KeyPath,
     LedgerQuery,
     NewBudgetPath,
@@ -65,6 +69,7 @@ from penstock.server.admin_questions import (
     RotateOrder,
     RouteOrder,
     UpOrder,
+    UsageOrder,
     UsageQuery,
 )
 from penstock.server.admin_targets import Targets
@@ -81,6 +86,7 @@ from penstock.server.endpoints import (
     Q,
 )
 from penstock.server.errors import Failure, HttpProblem
+from penstock.server.estimates_api import Accounting
 from penstock.server.openapi import Content, Json, Operation, document
 from penstock.server.siblings import Question, Siblings
 from penstock.telemetry.feed import Feed
@@ -152,9 +158,19 @@ def endpoints(
 ) -> list[AnyEndpoint]:
     """All of them; each is described by its handler's docstring and its types."""
     requests, keys, events = Requests(recent, siblings), Keys(keyring), Events(feed)
+    accounting = Accounting(keyring)
     targets, desk = Targets(siblings), ApprovalDesk(queue, siblings)
     return [
         _get("usage", money.usage, UsageAnswer, query=UsageQuery),
+        _post(
+            "usage",
+            accounting.record_usage,
+            RecordedAnswer,
+            body=UsageOrder,
+            status=201,
+            errors=(404,),
+        ),
+        _post("estimate", accounting.estimate, EstimateAnswer, body=EstimateOrder, errors=(404,)),
         _get("ledger", money.ledger_page, LedgerPage, query=LedgerQuery),
         _get("requests", requests.requests, RequestList, query=RequestsQuery),
         _get(
@@ -213,6 +229,16 @@ def endpoints(
             IssuedKey,
             path=KeyPath,
             body=RotateOrder,
+            errors=(409,),
+        ),
+        Endpoint(
+            "PATCH",
+            f"{BASE}/keys/{{name}}",
+            keys.change_key,
+            KeyPath,
+            Nothing,
+            KeyPatch,
+            KeyInfo,
             errors=(409,),
         ),
         Endpoint(

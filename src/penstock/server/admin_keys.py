@@ -5,23 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from msgspec import UnsetType
+
+from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
 from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.gateway import Engine
-from penstock.keys.desk import Issued, KeyDesk, KeyInfo, NewKey, model_problem
-from penstock.keys.records import Key, KeyBudget
+from penstock.keys.desk import Issued, KeyChange, KeyDesk, KeyInfo, NewKey, model_problem
+from penstock.keys.records import KeyBudget
 from penstock.keys.ring import Keyring
 from penstock.providers.registry import callable_names
 from penstock.server.admin_answers import IssuedKey, KeyList
 from penstock.server.admin_money import nanos
-from penstock.server.admin_questions import KeyBudgetOrder, KeyOrder, KeyPath, RotateOrder
+from penstock.server.admin_questions import KeyBudgetOrder, KeyOrder, KeyPatch, KeyPath, RotateOrder
 from penstock.server.endpoints import Call, Nothing
 from penstock.server.errors import Failure, HttpProblem
 from penstock.wiring import desk_of
 
 
 class Keys:
-    """Makes, lists, replaces and revokes keys; this process knows of it at once."""
+    """Makes, lists, changes, replaces and revokes keys; this process knows of it at once."""
 
     def __init__(self, keyring: Keyring) -> None:
         """The keys that this gateway asks for."""
@@ -30,8 +33,7 @@ class Keys:
     async def keys(self, engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> KeyList:
         """All keys with what they allow; never their text, which nobody has."""
         now = time.time()
-        listed = await _desk(engine).listed()
-        return KeyList([KeyInfo.of(key, source, now) for key, source in listed])
+        return KeyList([KeyInfo.of(each, now) for each in await _desk(engine).listed()])
 
     async def create_key(self, engine: Engine, call: Call[Nothing, Nothing, KeyOrder]) -> IssuedKey:
         """Make a key and show it, once: nobody can show it again, for only its hash is kept."""
@@ -51,12 +53,34 @@ class Keys:
         except ConfigurationError as error:
             raise InvalidRequest.of([Problem("body", error.message)]) from error
         try:
-            await desk.add(issued.key)
+            key = await desk.add(issued.key)
         except ConfigurationError as error:
             if await desk.find(order.name) is None:
                 raise
             raise _conflict(error) from error
-        return await self._issued(issued)
+        return await self._issued(desk, Issued(issued.text, key))
+
+    async def change_key(self, engine: Engine, call: Call[KeyPath, Nothing, KeyPatch]) -> KeyInfo:
+        """Change what a key allows; its text stays, and what it has used stays counted."""
+        desk, name, wanted = _desk(engine), call.path.name, call.body
+        if not isinstance(wanted.models, UnsetType):
+            _check_models(engine, wanted.models)
+        expires = wanted.expires_in_s
+        change = KeyChange(
+            models=wanted.models,
+            requests_per_minute=wanted.requests_per_minute,
+            tokens_per_minute=wanted.tokens_per_minute,
+            expires=time.time() + expires if isinstance(expires, int) else expires,
+            tags=wanted.tags,
+            budget=_budget(wanted.budget)
+            if isinstance(wanted.budget, KeyBudgetOrder)
+            else wanted.budget,
+        )
+        try:
+            await desk.change(name, change)
+        except ConfigurationError as error:
+            raise await _why_not(desk, name, error) from error
+        return await self._known(desk, name)
 
     async def rotate_key(
         self, engine: Engine, call: Call[KeyPath, Nothing, RotateOrder]
@@ -67,21 +91,27 @@ class Keys:
             issued = await desk.rotate(name, call.body.grace_s)
         except ConfigurationError as error:
             raise await _why_not(desk, name, error) from error
-        return await self._issued(issued)
+        return await self._issued(desk, issued)
 
     async def revoke_key(self, engine: Engine, call: Call[KeyPath, Nothing, Nothing]) -> KeyInfo:
-        """Let nobody in with this key any more; its name stays taken."""
+        """Refuse this key from now on; its name can be used again, for a key of another id."""
         desk, name = _desk(engine), call.path.name
         try:
-            key = await desk.revoke(name)
+            await desk.revoke(name)
         except ConfigurationError as error:
             raise await _why_not(desk, name, error) from error
-        await self._keyring.refresh()
-        return _info(key)
+        return await self._known(desk, name)
 
-    async def _issued(self, issued: Issued) -> IssuedKey:
+    async def _issued(self, desk: KeyDesk, issued: Issued) -> IssuedKey:
+        return IssuedKey(issued.text, await self._known(desk, issued.key.name))
+
+    async def _known(self, desk: KeyDesk, name: str) -> KeyInfo:
+        """The key as it is now, which this process knows from here on."""
         await self._keyring.refresh()
-        return IssuedKey(issued.text, _info(issued.key))
+        found = await desk.find(name)
+        if found is None:
+            raise HttpProblem(Failure(404, f"there is no key {name!r}", code="not_found"))
+        return KeyInfo.of(found, time.time())
 
 
 def _check_models(engine: Engine, names: Sequence[str]) -> None:
@@ -92,19 +122,28 @@ def _check_models(engine: Engine, names: Sequence[str]) -> None:
             raise HttpProblem(Failure(404, f"{place}: {said}", code="model_not_found", param=place))
 
 
-def _desk(engine: Engine) -> KeyDesk:
-    async def set_budget(budget: Budget) -> None:
-        await (await engine.ledger()).set_budget(budget)
+class _Budgets:
+    """The ledger of the engine, opened when it is needed."""
 
-    return desk_of(engine.config, set_budget, engine.stores)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def set_budget(self, budget: Budget) -> None:
+        await (await self._engine.ledger()).set_budget(budget)
+
+    async def remove_budget(self, name: str) -> bool:
+        return await (await self._engine.ledger()).remove_budget(name)
+
+    async def balances(self) -> Sequence[Balance]:
+        return await (await self._engine.ledger()).balances()
+
+
+def _desk(engine: Engine) -> KeyDesk:
+    return desk_of(engine.config, _Budgets(engine), engine.stores)
 
 
 def _budget(order: KeyBudgetOrder) -> KeyBudget:
     return KeyBudget(nanos(order.limit_usd), order.period, order.timezone)
-
-
-def _info(key: Key) -> KeyInfo:
-    return KeyInfo.of(key, "created", time.time())
 
 
 async def _why_not(desk: KeyDesk, name: str, error: ConfigurationError) -> Exception:

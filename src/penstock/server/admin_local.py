@@ -19,6 +19,7 @@ from penstock.keys.records import without_keys
 from penstock.pool.states import TargetHealth
 from penstock.server.admin_answers import (
     AttemptInfo,
+    BudgetVerdictInfo,
     RankedInfo,
     RequestInfo,
     RequestList,
@@ -222,6 +223,7 @@ def _ranked(ranked: RankedTarget) -> RankedInfo:
         latency_ms=ranked.latency_ms,
         hint=_name(ranked.hint),
         propensity=ranked.propensity,
+        budgets=[BudgetVerdictInfo.of(each) for each in ranked.budgets],
     )
 
 

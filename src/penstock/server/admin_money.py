@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import cast
 
@@ -10,10 +10,9 @@ import msgspec
 
 from penstock.budget.amounts import NANOS
 from penstock.budget.reports import NOTHING_USED, Balance, HistoryFilter, UsageBy, UsageRow
-from penstock.budget.rules import Budget
+from penstock.budget.rules import Budget, covered_key
 from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.gateway import Engine
-from penstock.keys.records import BUDGET_PREFIX
 from penstock.server.admin_answers import (
     BudgetInfo,
     BudgetList,
@@ -29,7 +28,6 @@ from penstock.server.admin_questions import (
 )
 from penstock.server.endpoints import Call, Nothing
 from penstock.server.errors import Failure, HttpProblem
-from penstock.wiring import declared_budgets
 
 _TAG = "tag:"
 
@@ -72,8 +70,7 @@ async def ledger_page(engine: Engine, call: Call[Nothing, LedgerQuery, Nothing])
 
 async def budgets(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> BudgetList:
     """Every budget in its present period: what is used, held and left, and when it begins anew."""
-    declared = declared_by_name(engine)
-    return BudgetList([budget_info(each, declared) for each in await engine.budgets()])
+    return BudgetList([budget_info(each) for each in await engine.budgets()])
 
 
 async def budget(engine: Engine, call: Call[BudgetPath, Nothing, Nothing]) -> BudgetInfo:
@@ -84,13 +81,11 @@ async def budget(engine: Engine, call: Call[BudgetPath, Nothing, Nothing]) -> Bu
 async def set_budget(engine: Engine, call: Call[NewBudgetPath, Nothing, BudgetOrder]) -> BudgetInfo:
     """Set a budget by hand, also in place of one of that name, whose balance it keeps."""
     name, order = call.path.name, call.body
-    key = order.key or None
-    if name.startswith(BUDGET_PREFIX):
-        own = name.removeprefix(BUDGET_PREFIX)
-        if key not in (None, own):
-            said = f"{key!r} is not the key of the budget {name!r}; give {own!r}, or leave it out"
-            raise HttpProblem(Failure(409, said, code="budget_of_a_key", param="key"))
-        key = own
+    try:
+        key = covered_key(name, order.key or None)
+    except ConfigurationError as error:
+        failure = Failure(409, error.message, code="budget_of_a_key", param="key")
+        raise HttpProblem(failure) from error
     try:
         wanted = Budget(
             name=name,
@@ -130,9 +125,7 @@ async def remove_budget(engine: Engine, call: Call[BudgetPath, Nothing, Nothing]
                 code="budget_declared",
             )
         )
-    ledger = await engine.ledger()
-    await ledger.remove_budget(name)
-    await ledger.declare_budgets(declared_budgets(engine.config), prune=False)
+    await (await engine.ledger()).remove_budget(name)
 
 
 def nanos(usd: float) -> int:
@@ -148,16 +141,11 @@ async def _existing(engine: Engine, name: str) -> BudgetInfo:
         raise HttpProblem(
             Failure(404, f"there is no budget {name!r}; there are: {known}", code="not_found")
         )
-    return budget_info(found, declared_by_name(engine))
+    return budget_info(found)
 
 
-def declared_by_name(engine: Engine) -> Mapping[str, Budget]:
-    """The budgets of the configuration."""
-    return {each.name: each for each in declared_budgets(engine.config)}
-
-
-def budget_info(balance: Balance, declared: Mapping[str, Budget]) -> BudgetInfo:
-    """A budget as it is told; `declared` are those of the configuration."""
+def budget_info(balance: Balance) -> BudgetInfo:
+    """A budget as the admin API shows it."""
     budget = balance.budget
     return BudgetInfo(
         name=budget.name,
@@ -171,7 +159,9 @@ def budget_info(balance: Balance, declared: Mapping[str, Budget]) -> BudgetInfo:
         tags=budget.tags,
         hard=budget.hard,
         warn_at=list(budget.warn_at),
-        declared=budget == declared.get(budget.name),
+        declared=bool(balance.declared_by),
+        declared_by=list(balance.declared_by),
+        overrides=[each.source for each in balance.overrides],
         used_nanos=balance.used_nanos,
         held_nanos=balance.held_nanos,
         remaining_nanos=balance.remaining_nanos,

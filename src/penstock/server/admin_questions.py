@@ -67,6 +67,10 @@ TargetPattern: TypeAlias = Annotated[
 KeyName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_NAME}{_END}")]
 TagText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags: TypeAlias = Annotated[dict[TagText, TagText], Meta(max_length=16)]
+PerMinute: TypeAlias = Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)]
+Lifetime: TypeAlias = Annotated[
+    int, Meta(ge=1, le=_CENTURY_S, description="Seconds from now on after which it expires.")
+]
 Dollars: TypeAlias = Annotated[
     float, Meta(ge=0, le=_MOST_USD, description="US dollars; rounded to nine decimals.")
 ]
@@ -189,6 +193,70 @@ class RouteOrder(Asked):
     intelligence: Priority | UnsetType = UNSET
 
 
+class EstimateOrder(Asked):
+    """A request that is not made: only its cost is told, and whether budgets have room for it."""
+
+    prompt: Annotated[str, Meta(min_length=1, max_length=1_000_000)] | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | UnsetType = UNSET
+    model: ModelName | UnsetType = UNSET
+    system_prompt: Annotated[str, Meta(max_length=1_000_000)] | UnsetType = UNSET
+    request: (
+        Annotated[
+            dict[str, Any],
+            Meta(
+                description="In the place of these: a body of `POST /v1/chat/completions`.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    key: (
+        Annotated[Named, Meta(description="Whose request it would be: its models, budgets, tags.")]
+        | UnsetType
+    ) = UNSET
+    tags: Tags = {}
+
+
+Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=10**12)]
+
+
+class UsageCounts(Asked):
+    """What the call has used; a part, such as cached tokens, is in the whole as well."""
+
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    cached_input_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
+    reasoning_tokens: Tokens | None = None
+    input_audio_tokens: Tokens | None = None
+    output_image_tokens: Tokens | None = None
+    audio_seconds: Annotated[float, Meta(ge=0, le=10**9)] | None = None
+    estimated: bool = False
+
+
+class UsageOrder(Asked):
+    """A call that was made without this gateway."""
+
+    target: TargetName
+    usage: UsageCounts
+    key: Annotated[Named, Meta(description="The key that it counts for.")] | UnsetType = UNSET
+    tags: Tags = {}
+    latency_s: (
+        Annotated[float, Meta(ge=0, le=86_400, description="How long it took; for routing.")]
+        | UnsetType
+    ) = UNSET
+    quality: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1, description="0 is useless, 1 is perfect; for models that learn."),
+        ]
+        | UnsetType
+    ) = UNSET
+    prompt: Annotated[
+        str,
+        Meta(max_length=1_000_000, description="What was asked: models learn by similar prompts."),
+    ] = ""
+
+
 class BudgetPath(Asked):
     """Which budget."""
 
@@ -239,11 +307,28 @@ class KeyOrder(Asked):
     models: Annotated[
         list[ModelName], Meta(max_length=100, description="What it may ask for; none: everything.")
     ] = []
-    requests_per_minute: Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)] | None = None
-    tokens_per_minute: Annotated[int, Meta(ge=1, le=_MOST_A_MINUTE)] | None = None
-    expires_in_s: Annotated[int, Meta(ge=1, le=_CENTURY_S)] | None = None
+    requests_per_minute: PerMinute | None = None
+    tokens_per_minute: PerMinute | None = None
+    expires_in_s: Lifetime | None = None
     tags: Tags = {}
     budget: KeyBudgetOrder | None = None
+
+
+class KeyPatch(Asked):
+    """What is to be changed of a key; null takes a limit away, what is left out stays."""
+
+    models: (
+        Annotated[
+            list[ModelName],
+            Meta(max_length=100, description="What it may ask for; []: everything."),
+        ]
+        | UnsetType
+    ) = UNSET
+    requests_per_minute: PerMinute | UnsetType | None = UNSET
+    tokens_per_minute: PerMinute | UnsetType | None = UNSET
+    expires_in_s: Lifetime | UnsetType | None = UNSET
+    tags: Tags | UnsetType = UNSET
+    budget: KeyBudgetOrder | UnsetType | None = UNSET
 
 
 class RotateOrder(Asked):

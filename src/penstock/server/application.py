@@ -17,6 +17,7 @@ from penstock.pool.states import Pause
 from penstock.server import (
     admin_api,
     anthropic_api,
+    estimates_api,
     feedback_api,
     home,
     openai_api,
@@ -25,6 +26,7 @@ from penstock.server import (
     responses_api,
     sampling_api,
     sampling_ws,
+    usage_api,
 )
 from penstock.server.access import Gate
 from penstock.server.admin_answers import RequestInfo, RequestList, TargetList
@@ -126,6 +128,8 @@ def application(
             **anthropic_api.ROUTES,
             **sampling_api.routes(siblings, approving),
             **feedback_api.ROUTES,
+            **estimates_api.ROUTES,
+            **usage_api.routes(recent, siblings),
             **openapi_doors.ROUTES,
             **operations.routes(metrics, siblings, gate.keys, lambda: app.draining),
             **admin_api.routes(recent, feed, gate.keys, siblings, approving.queue),

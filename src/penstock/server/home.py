@@ -20,6 +20,8 @@ _ENDPOINTS = (
     ("POST /v1/sampling/createMessage", "MCP sampling"),
     ("POST /mcp", "MCP over Streamable HTTP"),
     ("GET /v1/models", "the models that you may use"),
+    ("GET /v1/usage", "what your key has used and may use"),
+    ("POST /v1/estimate", "what a chat completion would cost, without a call"),
     ("GET /openapi.json", "the whole HTTP API"),
     ("GET /health", "whether the gateway runs"),
     ("GET /ready", "whether a request would be served"),

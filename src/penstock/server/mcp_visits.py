@@ -15,7 +15,7 @@ from penstock.gateway import Engine
 from penstock.mcp.tasks.owners import STRANGERS
 from penstock.server.access import EVERYBODY, Access
 from penstock.server.admin_local import target_list
-from penstock.server.admin_money import budget_info, declared_by_name
+from penstock.server.admin_money import budget_info
 from penstock.server.admin_targets import model_list, provider_list
 from penstock.server.openai_api import room
 
@@ -87,19 +87,18 @@ class GatewayVisit:
     async def budgets(self) -> dict[str, Any]:
         """All budgets for operators, else those of the caller's key."""
         engine, own = self.engine, self._access.sees
-        declared = declared_by_name(engine)
         found = [
-            budget_info(each, declared)
+            budget_info(each)
             for each in await engine.budgets()
-            if self._access.operator or each.budget.key == own
+            if self._access.operator or each.budget.is_for(own)
         ]
         return {"budgets": msgspec.to_builtins(found)}
 
     async def usage(self) -> dict[str, Any]:
         """What the ledger has of the caller's key, or of everybody."""
         ledger, own = await self.engine.ledger(), self._access.sees
-        rows = await ledger.usage("key") if own is not None else await ledger.usage()
-        row = next((each for each in rows if own is None or each.name == own), NOTHING_USED)
+        rows = await ledger.usage(key=own)
+        row = rows[0] if rows else NOTHING_USED
         found: dict[str, Any] = msgspec.to_builtins(row)
         del found["name"]
         return {"key": own, **found, "cost_usd": row.amount_nanos / NANOS}

@@ -15,13 +15,15 @@ from penstock.gateway import Engine
 from penstock.server import (
     anthropic_decode,
     anthropic_encode,
+    estimates_api,
     feedback_api,
     openai_chat_decode,
     openai_chat_encode,
     openai_embeddings,
     responses_decode,
+    usage_api,
 )
-from penstock.server.admin_answers import Error
+from penstock.server.admin_answers import Error, EstimateAnswer
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange
 from penstock.server.openapi import Content, Json, Operation, document
@@ -160,6 +162,27 @@ def operations() -> Sequence[Operation]:
             body=feedback_api.Feedback,
             group="Feedback",
             request_group="FeedbackRequest",
+        ),
+        _ask(
+            estimates_api.PATH,
+            "estimate",
+            "What a chat completion would cost, and whether budgets have room for it; no call.",
+            openai_chat_decode.WIRE_REQUEST,
+            EstimateAnswer,
+            group="Chat",
+            example={"messages": [_SAID], "max_tokens": 200},
+            streams=False,
+        ),
+        Operation(
+            "GET",
+            usage_api.PATH,
+            "own_usage",
+            "What the caller's key has used, what it may use, and its last requests.",
+            "key",
+            [Content(200, "The answer.", {_JSON: usage_api.OwnUsage})],
+            (400, 503, *_REFUSALS),
+            Error,
+            query=usage_api.OwnUsageQuery,
         ),
         Operation(
             "GET",

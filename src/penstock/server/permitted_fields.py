@@ -84,7 +84,7 @@ async def _hard_budget(engine: Engine, exchange: Exchange) -> str | None:
         (
             each.budget.name
             for each in balances
-            if each.budget.hard and each.budget.key in (None, key)
+            if each.budget.hard and (each.budget.key is None or each.budget.is_for(key))
         ),
         None,
     )

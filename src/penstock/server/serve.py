@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from penstock.budget.remarks import remarks
 from penstock.budget.stores.sqlite.guard import StoreGuard, StoreGuards
 from penstock.config.load import load_file
 from penstock.config.settings import Config
@@ -40,9 +41,10 @@ from penstock.server.screen import Screen
 from penstock.server.siblings import Siblings
 from penstock.server.workers import Post, Workers, arguments_of, share
 from penstock.telemetry.logs import log_to
-from penstock.wiring import is_protected, key_store_of, store_guards
+from penstock.wiring import declared_budgets, is_protected, key_store_of, store_guards
 
 T = TypeVar("T")
+_log = logging.getLogger("penstock.server")
 _OPENED_S = 1.0
 """How long a worker that replaces another one waits for the ledger before it answers."""
 _COLLECT_AFTER = (10_000, 20, 50)
@@ -325,9 +327,18 @@ async def _open_ledger(engine: Engine, job: Job, *, starting: bool) -> None:
         async with asyncio.timeout(None if starting else _OPENED_S):
             await engine.ledger()
         await asyncio.to_thread(job.guard.remember)
+        if starting:
+            await _say_what_is_overridden(engine)
     except (StorageUnavailable, TimeoutError):
         if starting:
             raise
+
+
+async def _say_what_is_overridden(engine: Engine) -> None:
+    config = engine.config
+    declared = declared_budgets(config)
+    for remark in remarks(await engine.budgets(), declared, config.source or "this gateway"):
+        _log.warning("%s", remark)
 
 
 def _check_store(guard: StoreGuard) -> None:

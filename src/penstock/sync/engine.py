@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, TypeAlias, TypeVar, Unpack, cast, overload
 
 from penstock.budget.periods import Period
 from penstock.budget.reports import Balance
 from penstock.config.load import load
 from penstock.config.settings import Config
+from penstock.contract.estimates import RecordedUsage, RequestEstimate
 from penstock.contract.events import StreamEvent
 from penstock.contract.exchange import (
     EmbeddingResult,
@@ -24,6 +25,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.mcp_sampling import MCPParams
 from penstock.contract.media import AudioSource
+from penstock.contract.metadata import Usage
 from penstock.contract.ports import RouteDecision
 from penstock.contract.requests import CountOptions, Messages, RequestOptions, TranscribeOptions
 from penstock.gateway import Engine
@@ -142,6 +144,40 @@ class SyncEngine:
     def route(self, messages: Messages, **options: Unpack[CountOptions]) -> RouteDecision:
         """Which targets would be tried in which order, and why; no model is called."""
         return self.run(lambda e: e.route(messages, **options))
+
+    @overload
+    def estimate(self, messages: SamplingRequest) -> RequestEstimate: ...
+    @overload
+    def estimate(
+        self, messages: Messages, **options: Unpack[RequestOptions]
+    ) -> RequestEstimate: ...
+    def estimate(self, messages: SamplingRequest | Messages, **options: Any) -> RequestEstimate:
+        """What a request would cost at each target, and whether the budgets have room for it."""
+        return self.run(lambda e: e.estimate(cast(Messages, messages), **options))
+
+    def record_usage(
+        self,
+        target: str,
+        usage: Usage | Mapping[str, Any],
+        *,
+        key: str | None = None,
+        tags: Mapping[str, str] = {},
+        latency_s: float | None = None,
+        quality: float | None = None,
+        prompt: str = "",
+    ) -> RecordedUsage:
+        """Count a call that was made without Penstock."""
+        return self.run(
+            lambda e: e.record_usage(
+                target,
+                usage,
+                key=key,
+                tags=tags,
+                latency_s=latency_s,
+                quality=quality,
+                prompt=prompt,
+            )
+        )
 
     def usage_stats(self) -> UsageStats:
         """What was asked, answered and failed since the engine was opened."""

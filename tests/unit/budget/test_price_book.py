@@ -103,7 +103,7 @@ def test_prices_of_ones_own_know_caches_and_sound() -> None:
     ],
 )
 def test_local_models_cost_nothing(kind: str, url: str, local: bool) -> None:
-    book = PriceBook({"here": kind}, address=lambda name: url, default=own())
+    book = PriceBook({"here": kind}, address=lambda name: url)
     for usage in (Usage(10, 10), Usage()):
         cost = book.cost(Target("here", "qwen3"), usage)
         assert (cost == Cost(0, "local", "input 0, output 0")) is local

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
 from penstock.budget.price_list import PriceList
 from penstock.budget.price_sources import SOURCES
-from penstock.budget.prices import PriceBook
+from penstock.budget.prices import OwnPrice, PriceBook
 from penstock.contract.addresses import is_private
+from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from penstock.providers.registry import KINDS
 
@@ -44,6 +47,42 @@ def test_the_models_that_a_kind_uses_unasked_have_a_price(kind: str) -> None:
     row = KINDS[kind]
     for model in filter(None, (row.model, row.embedding_model, row.transcription_model)):
         assert book.knows(Target(kind, model)), model
+
+
+LOCAL_URL = "http://127.0.0.1:4000/v1"
+ONE = OwnPrice(input=Decimal(1), output=Decimal(1))
+LOCAL_KINDS = sorted(name for name, row in SOURCES.items() if row.anywhere or row.local)
+
+
+@pytest.mark.parametrize("kind", LOCAL_KINDS)
+def test_the_default_price_and_own_prices_hold_at_local_addresses(kind: str) -> None:
+    target, usage = Target("here", "m"), Usage(1000, 0)
+    in_process = SOURCES[kind].in_process
+
+    def book(own: OwnPrice | None = None, default: OwnPrice | None = None) -> PriceBook:
+        prices = {} if own is None else {target: own}
+        return PriceBook(
+            {"here": kind}, prices=prices, default=default, address=lambda _: LOCAL_URL
+        )
+
+    free = book()
+    cost = free.cost(target, usage)
+    assert cost is not None
+    assert (cost.nanos, cost.source) == (0, "local")
+    why = free.why_free(target)
+    assert why is not None
+    assert ("runs in this process" if in_process else LOCAL_URL) in why
+    cost = book(default=ONE).cost(target, usage)
+    assert cost is not None
+    assert (cost.nanos, cost.source) == ((0, "local") if in_process else (1_000_000, "default"))
+    assert (book(default=ONE).why_free(target) is None) == (not in_process)
+    priced = book(own=ONE)
+    cost = priced.cost(target, usage)
+    assert cost is not None
+    assert (cost.nanos, cost.source) == (1_000_000, "configuration")
+    assert priced.why_free(target) is None
+    zero = book(own=OwnPrice(input=Decimal(0), output=Decimal(0)), default=ONE)
+    assert zero.why_free(target) == "its price in the configuration is 0"
 
 
 @pytest.mark.parametrize(

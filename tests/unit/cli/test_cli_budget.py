@@ -12,7 +12,7 @@ import pytest
 from penstock.budget.ledger import Ledger
 from penstock.contract.ports import Target
 from tests.unit.cli.conftest import Cli
-from tests.unit.cli.harness import run_penstock
+from tests.unit.cli.harness import run_penstock, started_penstock
 from tests.unit.cli.money import ONE_ANSWER, PAID, database, spend
 
 DECLARED = PAID + "[budgets.total]\nlimit_usd = 5\n"
@@ -69,6 +69,8 @@ def test_a_budget_is_set_with_everything_that_it_can_have(folder: Path, penstock
         "remaining_nanos": 100_500_000_000,
         "overdrawn": False,
         "declared_by": [],
+        "overrides": [],
+        "in_force": True,
     }
     heading, row = penstock_here("budget", "list").out.splitlines()
     assert heading.split("  ")[0] == "BUDGET"
@@ -156,33 +158,117 @@ def test_a_provider_that_nobody_knows_is_pointed_out(folder: Path, penstock_here
     assert "there is no provider 'faek'" in finished.error_line
 
 
-def test_budgets_of_the_file_are_listed_hidden_and_found_again(
+def in_ledger(path: Path) -> list[tuple[Any, ...]]:
+    """The budgets in the file: names, limits, and whether they are declared."""
+    with sqlite3.connect(path) as connection:
+        query = "SELECT name, definition ->> 'limit_nanos', declared FROM ledger_budgets"
+        found = connection.execute(query).fetchall()
+    connection.close()
+    return found
+
+
+def test_a_budget_of_the_file_is_overridden_by_hand_and_restored(
     folder: Path, penstock_here: Cli
 ) -> None:
     (folder / "penstock.toml").write_text(DECLARED)
+    file = folder / "penstock.toml"
+    assert penstock_here("ask", "Hello", "--max-tokens", "9").code == 0
     assert budgets(penstock_here)["total"]["limit_usd"] == 5
     refused = penstock_here("budget", "remove", "total")
     assert refused.code == 2
     assert "is in the configuration: take [budgets.total] out of it" in refused.error_line
     finished = penstock_here("budget", "set", "total", "7")
-    assert "goes before [budgets.total] of the configuration" in finished.error_line
-    assert budgets(penstock_here)["total"]["limit_usd"] == 7
-    assert penstock_here("budget", "remove", "total").out == (
-        "removed total; [budgets.total] holds again\n"
-    )
-    with sqlite3.connect(database()) as connection:
-        query = "SELECT name, declared FROM ledger_budgets"
-        assert connection.execute(query).fetchall() == [("total", 1)]
-    connection.close()
+    assert f"note: it overrides [budgets.total] of {file} ($5.00 a month)" in finished.error_line
+    listed = penstock_here("budget", "list")
+    assert "set by hand and overrides [budgets.total]" in listed.error_line
+    assert json.loads(penstock_here("budget", "list", "--json").out)["budgets"][0]["overrides"] == [
+        {"source": str(file), "limit_usd": 5.0}
+    ]
+    removed = penstock_here("budget", "remove", "total")
+    assert removed.out == f"removed total; [budgets.total] of {file} holds again: $5.00 a month\n"
+    assert in_ledger(database()) == [("total", 5_000_000_000, 1)]
 
 
-def test_commands_with_another_configuration_leave_declared_budgets_alone(
-    folder: Path, penstock_here: Cli
+READING = (
+    ("budget", "list"),
+    ("budget", "verify"),
+    ("usage",),
+    ("usage", "--entries"),
+    ("keys", "list"),
+    ("models",),
+    ("models", "--prices"),
+    ("providers",),
+    ("route", "explain", "Hello"),
+    ("doctor",),
+)
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_a_command_that_reads_declares_no_budgets(
+    folder: Path, penstock_here: Cli, command: tuple[str, ...]
 ) -> None:
     (folder / "gateway.toml").write_text(DECLARED)
-    assert list(budgets(penstock_here, "-c", "gateway.toml")) == ["total"]
-    assert penstock_here("ask", "Hello").code == 0
-    assert list(budgets(penstock_here)) == ["total"]
+    assert penstock_here("ask", "Hello", "-c", "gateway.toml").code == 0
+    before = in_ledger(database())
+    assert before == [("total", 5_000_000_000, 1)]
+    (folder / "other.toml").write_text(
+        DECLARED.replace("= 5", "= 50") + "[budgets.more]\nlimit_usd = 1\n"
+    )
+    assert penstock_here(*command, "-c", "other.toml").code == 0
+    assert in_ledger(database()) == before
+
+
+def test_what_is_declared_and_not_in_force_is_listed_as_that(
+    folder: Path, penstock_here: Cli
+) -> None:
+    (folder / "penstock.toml").write_text(PAID)
+    assert penstock_here("ask", "Count.", "--max-tokens", "60").code == 0
+    (folder / "penstock.toml").write_text(DECLARED)
+    (found,) = json.loads(penstock_here("budget", "list", "--json").out)["budgets"]
+    assert (found["in_force"], found["used_nanos"]) == (False, ONE_ANSWER)
+    assert "is not in force yet" in penstock_here("budget", "list").error_line
+    assert in_ledger(database()) == []
+    for command in ("reset", "remove"):
+        assert "is in the configuration" in penstock_here("budget", command, "total").error_line
+
+
+@pytest.mark.parametrize("command", [("ask", "Hi"), ("embed", "Hi"), ("serve", "--port", "0")])
+def test_two_projects_on_the_default_ledger_do_not_share_budgets_by_accident(
+    folder: Path, penstock_here: Cli, command: tuple[str, ...]
+) -> None:
+    one, two = folder / "one.toml", folder / "two.toml"
+    one.write_text(DECLARED)
+    two.write_text(DECLARED.replace("total", "other"))
+    assert penstock_here("ask", "Hello", "-c", str(one)).code == 0
+    refused = penstock_here(*command, "-c", str(two))
+    assert refused.code != 0
+    assert f"has budgets of {one} (total), and {two} declares budgets too" in refused.err
+    assert in_ledger(database()) == [("total", 5_000_000_000, 1)]
+    # A ledger of its own; or the same one, on purpose.
+    two.write_text(two.read_text() + '[storage]\nurl = "sqlite:///two.db"\n')
+    assert penstock_here("ask", "Hello", "-c", str(two)).code == 0
+    two.write_text(two.read_text().replace("two.db", "penstock.db"))
+    assert penstock_here("ask", "Hello", "-c", str(two)).code == 0
+    assert [name for name, _, _ in in_ledger(database())] == ["total", "other"]
+
+
+def test_two_projects_that_share_a_ledger_do_not_overwrite_each_other(
+    folder: Path, penstock_here: Cli
+) -> None:
+    shared = '[storage]\nurl = "sqlite:///penstock.db"\n'
+    one, two = folder / "one.toml", folder / "two.toml"
+    one.write_text(DECLARED + shared)
+    two.write_text(DECLARED.replace("= 5", "= 50") + shared)
+    assert penstock_here("ask", "Hello", "-c", str(one)).code == 0
+    refused = penstock_here("ask", "Hello", "-c", str(two))
+    assert (refused.code, refused.out) == (2, "")
+    assert f"$5.00 a month by {one}, and $50.00 a month by {two}" in refused.error_line
+    assert in_ledger(database()) == [("total", 5_000_000_000, 1)]
+    # The project has moved: its earlier file is not there any more.
+    one.unlink()
+    moved = penstock_here("ask", "Hello", "-c", str(two))
+    assert moved.code == 0
+    assert in_ledger(database()) == [("total", 50_000_000_000, 1)]
 
 
 async def _abandoned(at: float) -> None:
@@ -232,3 +318,14 @@ def test_verify_shows_what_does_not_add_up(folder: Path, penstock_here: Cli) -> 
     assert ledger["status"] == "problem"
     assert "1 difference between balances and entries" in ledger["says"]
     assert ledger["do"] == "see them with: penstock budget verify"
+
+
+def test_a_gateway_says_at_its_start_what_was_overridden(folder: Path, penstock_here: Cli) -> None:
+    (folder / "penstock.toml").write_text(DECLARED)
+    assert penstock_here("ask", "Hello", "--max-tokens", "9").code == 0
+    penstock_here("budget", "set", "total", "7")
+    with started_penstock("serve", "--port", "0", cwd=folder) as gateway:
+        assert gateway.stderr is not None
+        said = next(line for line in gateway.stderr if b"budget 'total'" in line).decode()
+        gateway.terminate()
+    assert "($7.00 a month) was set by hand and overrides [budgets.total]" in said

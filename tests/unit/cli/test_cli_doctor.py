@@ -189,3 +189,44 @@ def test_the_ledger_says_when_unsettled_requests_were_last_looked_for(
         )
     connection.close()
     assert "swept 3 hours ago" in findings(penstock_here)["ledger"]["says"]
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_targets_that_count_as_free_are_listed_with_the_reason(
+    folder: Path, penstock_here: Cli
+) -> None:
+    file = folder / "penstock.toml"
+    targets = '[models.default]\ntargets = ["gone/x", "gone/y", "fake/echo"]\n'
+    file.write_text(GONE + "[providers.fake]\n" + targets)
+
+    def free() -> list[str]:
+        document = json.loads(penstock_here("doctor", "--json").out)
+        return [each["says"] for each in document["findings"] if each["check"] == "free targets"]
+
+    assert free() == [
+        "gone/x, gone/y: a local address (http://127.0.0.1:9/v1), and it has no price in the "
+        "configuration",
+        "fake/echo: it runs in this process",
+    ]
+    file.write_text(file.read_text() + "[prices]\ndefault = { input = 1, output = 2 }\n")
+    assert free() == ["fake/echo: it runs in this process"]
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_what_overrides_a_budget_of_the_file_is_told(folder: Path, penstock_here: Cli) -> None:
+    declared = PAID + "[budgets.total]\nlimit_usd = 5\n"
+    (folder / "penstock.toml").write_text(declared)
+    penstock_here("ask", "Hello", "--max-tokens", "9")
+    assert "budgets" not in findings(penstock_here)
+    penstock_here("budget", "set", "total", "7")
+    found = findings(penstock_here)["budgets"]
+    assert found["status"] == "warning"
+    assert "'total' ($7.00 a month) was set by hand and overrides [budgets.total]" in found["says"]
+    penstock_here("budget", "remove", "total")
+    (folder / "penstock.toml").write_text(declared.replace("= 5", "= 6"))
+    says = findings(penstock_here)["budgets"]["says"]
+    assert "says $6.00 a month, which is not in force" in says
+    (folder / "other.toml").write_text(PAID)
+    found = findings(penstock_here, "-c", "other.toml")["budgets"]
+    assert found["status"] == "ok"
+    assert f"of {folder / 'penstock.toml'} holds for this configuration too" in found["says"]

@@ -92,3 +92,19 @@ def test_a_provider_that_is_not_there_is_refused_with_the_nearest(
     assert finished.error_line == (
         "penstock: error: metadata._provider: there is no provider 'smal'; did you mean 'small'?"
     )
+
+
+def test_what_budgets_would_decide_is_shown(routed: Path, penstock_here: Cli) -> None:
+    (routed / "penstock.toml").write_text(f"{CONFIG}[budgets.total]\nlimit_usd = 0.001\n")
+    finished = penstock_here(*WHY, "--intelligence", "1")
+    assert finished.code == 0, finished.err
+    heading, big, small = finished.out.splitlines()[:3]
+    assert heading.endswith("BUDGETS")
+    assert big.startswith("big/gpt-6-astra")
+    assert big.endswith("no room: total")
+    assert small.endswith("fits")
+    assert "does not fit: budget 'total' has $0.001 left of $0.001 (month)" in finished.out
+    document = json.loads(penstock_here(*WHY, "--intelligence", "1", "--json").out)
+    (verdict,) = document["ranked"][0]["budgets"]
+    assert (verdict["budget"], verdict["fits"], verdict["hard"]) == ("total", False, True)
+    assert verdict["asked_nanos"] > verdict["remaining_nanos"] == 1_000_000

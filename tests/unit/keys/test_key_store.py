@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.budget.ledger import Ledger
@@ -94,7 +95,7 @@ def test_a_second_rotation_does_not_prolong_the_first_text(tmp_path: Path) -> No
     assert [each.until for each in key.hashes] == [None]
 
 
-def test_names_are_used_once(tmp_path: Path) -> None:
+def test_a_name_is_used_again_after_its_key_was_revoked(tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "x.db")
     store.add(key_of(new_text()))
     with pytest.raises(ConfigurationError, match="there is a key 'ci' already"):
@@ -102,9 +103,15 @@ def test_names_are_used_once(tmp_path: Path) -> None:
     store.revoke("ci")
     store.revoke("ci")
     with pytest.raises(ConfigurationError, match="was revoked at"):
-        store.add(key_of(new_text()))
-    with pytest.raises(ConfigurationError, match="was revoked at"):
         store.rotate("ci", hash_of(new_text()))
+    with pytest.raises(ConfigurationError, match="there is a key 'ci' already"):
+        store.add(key_of(new_text()))
+    second = msgspec.structs.replace(key_of(new_text()), number=2)
+    store.add(second)
+    assert {key.id: key.state(0) for key in store.keys()[1]} == {"ci": "revoked", "ci~2": "active"}
+    # What is done to the name is done to the key that has it now.
+    assert store.rotate("ci", hash_of(new_text())).id == "ci~2"
+    assert store.revoke("ci").id == "ci~2"
     with pytest.raises(ConfigurationError, match="no key 'cj'; there are: ci"):
         store.revoke("cj")
 

@@ -87,7 +87,7 @@ async def test_what_takes_no_parameters_refuses_them(path: str, query: str) -> N
         ("budgets/a/b/c", 404, "there is nothing at"),
         ("Budgets", 404, "there is nothing at"),
         ("", 404, "there is nothing at"),
-        ("keys/", 405, "takes DELETE, not GET"),
+        ("keys/", 405, "takes DELETE, PATCH, not GET"),
     ],
 )
 async def test_names_in_paths_are_read_once_and_as_names(path: str, status: int, said: str) -> None:
@@ -99,7 +99,7 @@ async def test_names_in_paths_are_read_once_and_as_names(path: str, status: int,
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
     [
-        ("POST", "usage", "GET, HEAD"),
+        ("PUT", "usage", "GET, HEAD, POST"),
         ("DELETE", "keys", "GET, HEAD, POST"),
         ("PATCH", "budgets/total", "DELETE, GET, HEAD, PUT"),
         ("OPTIONS", "targets/down", "POST"),

@@ -300,11 +300,13 @@ def read_rules(connection: sqlite3.Connection) -> Iterator[Rule]:
         yield Rule(id, _DEFINITION.decode(definition))
 
 
-def read_sources(connection: sqlite3.Connection) -> dict[str, set[str]]:
-    """Who declares which budget, by the budget's name."""
-    found: dict[str, set[str]] = {}
-    for budget, source in connection.execute("SELECT budget, source FROM ledger_declared"):
-        found.setdefault(budget, set()).add(source)
+def read_declarations(connection: sqlite3.Connection) -> dict[str, dict[str, Budget | None]]:
+    """What each source declares, by the budget's name and the source."""
+    found: dict[str, dict[str, Budget | None]] = {}
+    query = "SELECT budget, source, definition FROM ledger_declared ORDER BY budget, source"
+    for budget, source, definition in connection.execute(query):
+        declared = None if definition is None else _DEFINITION.decode(definition)
+        found.setdefault(budget, {})[source] = declared
     return found
 
 

@@ -8,40 +8,71 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from penstock.budget.entries import UNPRICED, Entry
+from penstock.budget.periods import Calendar
 from penstock.budget.reports import (
     Balance,
+    Declaration,
     Difference,
     HistoryFilter,
     Page,
     UsageBy,
     UsageRow,
 )
-from penstock.budget.stores.sqlite.books import COLUMNS, read_postings, read_rules, read_sources
+from penstock.budget.rules import Budget
+from penstock.budget.stores.sqlite.books import (
+    COLUMNS,
+    read_declarations,
+    read_postings,
+    read_rules,
+)
+from penstock.budget.stores.sqlite.budgets import spent
 from penstock.budget.stores.sqlite.failures import primary_code
 from penstock.budget.stores.sqlite.hours import HOUR_S, NO_END, numbers
 
 _TAGS = msgspec.json.Decoder(dict[str, str])
-_COUNTED = "kind IN ('settle', 'expire', 'adjust') AND budget IS NULL"
+_COUNTED = "kind IN ('settle', 'expire', 'adjust', 'record') AND budget IS NULL"
 """What was spent; corrections of a single budget are no money."""
 
 _NAMES = {None: "NULL", "provider": "provider", "model": "model", "key": "key"}
 
 
-def balances(connection: sqlite3.Connection, at: float) -> list[Balance]:
-    """Every budget in its period at this moment, by name."""
-    found: list[Balance] = []
-    sources = read_sources(connection)
-    by_hand = "SELECT name FROM ledger_budgets WHERE NOT declared"
-    for (name,) in connection.execute(by_hand):
-        sources.pop(name, None)
+def balances(
+    connection: sqlite3.Connection, at: float, preview: Sequence[Budget] = ()
+) -> list[Balance]:
+    """Every budget in its period at this moment, by name.
+
+    Those of `preview` that are not there are added as they would begin.
+    """
+    found: dict[str, Balance] = {}
+    declarations = read_declarations(connection)
+    query = "SELECT name FROM ledger_budgets WHERE NOT declared"
+    by_hand = {name for (name,) in connection.execute(query)}
     for rule in read_rules(connection):
-        declared_by = tuple(sorted(filter(None, sources.get(rule.budget.name, ()))))
+        name = rule.budget.name
+        declared = [
+            Declaration(source, budget)
+            for source, budget in declarations.get(name, {}).items()
+            if source
+        ]
         span = rule.span(at)
         query = "SELECT used, held FROM ledger_balances WHERE budget = ? AND period = ?"
         row = connection.execute(query, (rule.id, span.start)).fetchone()
         used, held = row or (0, 0)
-        found.append(Balance(rule.budget, used, held, span.start, span.end, declared_by))
-    return sorted(found, key=lambda one: one.budget.name)
+        found[name] = Balance(
+            rule.budget,
+            used,
+            held,
+            span.start,
+            span.end,
+            () if name in by_hand else tuple(each.source for each in declared),
+            tuple(declared) if name in by_hand else (),
+        )
+    for budget in preview:
+        if budget.name not in found:
+            span = Calendar(budget.period, budget.timezone).span(at)
+            used = spent(connection, budget, span)
+            found[budget.name] = Balance(budget, used, 0, span.start, span.end, in_force=False)
+    return sorted(found.values(), key=lambda one: one.budget.name)
 
 
 def swept_at(connection: sqlite3.Connection) -> float | None:
@@ -54,19 +85,18 @@ def swept_at(connection: sqlite3.Connection) -> float | None:
 def usage(
     connection: sqlite3.Connection,
     by: UsageBy | None,
-    since: float | None,
-    until: float | None,
+    chosen: HistoryFilter,
     tag: str | None = None,
 ) -> list[UsageRow]:
-    """What was used, dearest first."""
-    where, values = _where(connection, HistoryFilter(since=since, until=until))
+    """What was used, most expensive first."""
+    where, values = _where(connection, chosen)
     name = _NAMES[by]
     if tag is not None:
         name = "(SELECT value FROM json_each(tags) WHERE json_each.key = ?)"
         values.insert(0, tag)
     rows = connection.execute(
         f"SELECT {name}, "
-        "count(DISTINCT CASE kind WHEN 'adjust' THEN NULL ELSE hold END), "
+        "count(DISTINCT CASE kind WHEN 'adjust' THEN NULL WHEN 'record' THEN -id ELSE hold END), "
         "coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), "
         "coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0), "
         "coalesce(sum(reasoning_tokens), 0), "

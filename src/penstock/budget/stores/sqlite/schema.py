@@ -95,6 +95,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             ) WHERE hour IS NOT before""",
         "DROP INDEX ledger_entries_at",
     ),
+    (
+        # What each configuration declares, also while a budget set by hand overrides it.
+        "ALTER TABLE ledger_declared ADD COLUMN definition TEXT",
+        """UPDATE ledger_declared SET definition = (
+            SELECT definition FROM ledger_budgets WHERE name = budget AND declared
+        )""",
+    ),
 )
 """What makes version N + 1 out of version N; entries are added at the end, never changed."""
 

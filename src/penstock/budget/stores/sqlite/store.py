@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -14,10 +14,10 @@ from penstock.budget.ports import Adjustment, Reservation, Told
 from penstock.budget.reports import (
     Balance,
     BudgetWarning,
-    Contested,
     Difference,
     HistoryFilter,
     Page,
+    Replaced,
     Settlement,
     Swept,
     UsageBy,
@@ -25,19 +25,12 @@ from penstock.budget.reports import (
 )
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import reads
+from penstock.budget.stores.sqlite.budgets import DeclareBudgets, RemoveBudget, SetBudget
 from penstock.budget.stores.sqlite.failures import translated
 from penstock.budget.stores.sqlite.guard import StoreGuard
 from penstock.budget.stores.sqlite.requests import Renew, Reserve, Settle
 from penstock.budget.stores.sqlite.schema import Synchronous, connect, connect_to_read, prepare
-from penstock.budget.stores.sqlite.upkeep import (
-    Adjust,
-    DeclareBudgets,
-    NotedSweep,
-    Probe,
-    RemoveBudget,
-    Reset,
-    SetBudget,
-)
+from penstock.budget.stores.sqlite.upkeep import Adjust, NotedSweep, Probe, RecordCall, Reset
 from penstock.budget.stores.sqlite.writer import Writer
 from penstock.contract.errors import BudgetExceeded, ConfigurationError
 
@@ -144,14 +137,22 @@ class SqliteStore:
         return self._writer.submit(SetBudget(budget, at))
 
     def declare_budgets(
-        self, budgets: Sequence[Budget], at: float, *, source: str, prune: bool = True
-    ) -> asyncio.Future[tuple[Contested, ...]]:
+        self,
+        budgets: Sequence[Budget],
+        at: float,
+        *,
+        source: str,
+        prune: bool = True,
+        exclusive: bool = False,
+    ) -> asyncio.Future[tuple[Replaced, ...]]:
         """Processes that declare the same do so once."""
-        return self._writer.submit(DeclareBudgets(budgets, at, source, prune))
+        return self._writer.submit(
+            DeclareBudgets(budgets, at, source, prune, exclusive, self._path)
+        )
 
     def remove_budget(self, name: str, at: float) -> asyncio.Future[bool]:
         """False when there is none of that name."""
-        return self._writer.submit(RemoveBudget(name))
+        return self._writer.submit(RemoveBudget(name, at))
 
     def reset(self, name: str, at: float) -> asyncio.Future[None]:
         """Begin the present period anew."""
@@ -161,9 +162,15 @@ class SqliteStore:
         """Correct what is used."""
         return self._writer.submit(Adjust(adjustment))
 
-    async def balances(self, at: float) -> Sequence[Balance]:
+    def record(
+        self, request_id: str, charge: Charge, at: float, key: str | None, tags: Mapping[str, str]
+    ) -> asyncio.Future[Settlement]:
+        """One entry, without a hold."""
+        return self._writer.submit(RecordCall(request_id, charge, at, key, tags))
+
+    async def balances(self, at: float, preview: Sequence[Budget] = ()) -> Sequence[Balance]:
         """As of the last commit."""
-        return await self._read(lambda connection: reads.balances(connection, at))
+        return await self._read(lambda connection: reads.balances(connection, at, preview))
 
     async def usage(
         self,
@@ -172,9 +179,11 @@ class SqliteStore:
         until: float | None,
         *,
         tag: str | None = None,
+        key: str | None = None,
     ) -> Sequence[UsageRow]:
         """Reads the entries of that time, and no others."""
-        return await self._read(lambda connection: reads.usage(connection, by, since, until, tag))
+        chosen = HistoryFilter(since=since, until=until, key=key)
+        return await self._read(lambda connection: reads.usage(connection, by, chosen, tag))
 
     async def history(
         self, chosen: HistoryFilter, cursor: int | None, limit: int, *, oldest_first: bool

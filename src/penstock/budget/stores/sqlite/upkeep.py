@@ -1,4 +1,4 @@
-"""What people write into the ledger: budgets, resets, corrections."""
+"""What is written into the ledger beside requests: sweeps, resets, corrections, other calls."""
 
 from __future__ import annotations
 
@@ -6,87 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.budget.entries import Entry, Posting
-from penstock.budget.periods import Span, at_text
+from penstock.budget.entries import Charge, Entry, Posting
 from penstock.budget.ports import Adjustment
-from penstock.budget.reports import BudgetWarning, Contested, Swept
-from penstock.budget.rules import Budget, Rule
-from penstock.budget.stores.sqlite.books import Books, read_sources
-from penstock.budget.stores.sqlite.hours import numbers
+from penstock.budget.reports import BudgetWarning, Settlement, Swept
+from penstock.budget.rules import Rule
+from penstock.budget.stores.sqlite.books import Books
+from penstock.budget.stores.sqlite.budgets import existing
 from penstock.budget.stores.sqlite.requests import Sweep
-from penstock.contract.errors import ConfigurationError
 
-
-class SetBudget(msgspec.Struct, frozen=True):
-    """Set one by hand."""
-
-    budget: Budget
-    at: float
-
-    def run(self, books: Books) -> None:
-        """Under a name that exists, it takes the place of that one and keeps its balance."""
-        _write(books, self.budget, declared=False, at=self.at)
-
-
-_UNKNOWN = ""
-"""Who has declared the budgets of a file that is older than this question: whoever prunes next."""
-
-
-class DeclareBudgets(msgspec.Struct, frozen=True):
-    """Make those that one source declares be these."""
-
-    budgets: Sequence[Budget]
-    at: float
-    source: str
-    prune: bool = True
-
-    def run(self, books: Books) -> tuple[Contested, ...]:
-        """What was set by hand stays, also when it has the name of a declared one."""
-        sources = read_sources(books.connection)
-        if self.prune:
-            self._prune(books, sources)
-        contested: list[Contested] = []
-        query = "SELECT declared FROM ledger_budgets WHERE name = ?"
-        for budget in self.budgets:
-            known = sources.get(budget.name, set())
-            others = known - {self.source, _UNKNOWN}
-            row = books.connection.execute(query, (budget.name,)).fetchone()
-            if row is None or row[0]:
-                changed = _write(books, budget, declared=True, at=self.at)
-                if changed and others:
-                    contested.append(Contested(budget.name, tuple(sorted(others))))
-            if self.source not in known:
-                statement = "INSERT INTO ledger_declared VALUES (?, ?)"
-                books.connection.execute(statement, (budget.name, self.source))
-            if _UNKNOWN in known:
-                _forget(books, budget.name, _UNKNOWN)
-        return tuple(contested)
-
-    def _prune(self, books: Books, sources: Mapping[str, set[str]]) -> None:
-        names = {budget.name for budget in self.budgets}
-        # Who declares none has no say in what is nobody's.
-        own = {self.source, _UNKNOWN} if self.budgets else {self.source}
-        for name, known in sources.items():
-            if name in names or not known & own:
-                continue
-            for source in known & own:
-                _forget(books, name, source)
-            query = "SELECT 1 FROM ledger_budgets WHERE name = ? AND declared"
-            if known <= own and books.connection.execute(query, (name,)).fetchone():
-                _remove(books, name)
-
-
-class RemoveBudget(msgspec.Struct, frozen=True):
-    """Forget one; what was counted for it stays in the entries."""
-
-    name: str
-
-    def run(self, books: Books) -> bool:
-        """False when there is none."""
-        if self.name not in books.rules.by_name:
-            return False
-        _remove(books, self.name)
-        return True
+_RECORDED = "the call was made elsewhere and recorded here"
 
 
 class NotedSweep(msgspec.Struct, frozen=True):
@@ -121,7 +49,7 @@ class Reset(msgspec.Struct, frozen=True):
 
     def run(self, books: Books) -> None:
         """The entry has what the budget had counted."""
-        rule = _existing(books, self.name)
+        rule = existing(books, self.name)
         place = (rule.id, rule.span(self.at).start)
         balance = books.balance(*place)
         books.add(
@@ -146,7 +74,7 @@ class Adjust(msgspec.Struct, frozen=True):
         """Of one budget, or of all that cover what is named."""
         one = self.adjustment
         if one.budget is not None:
-            rules: Sequence[Rule] = [_existing(books, one.budget)]
+            rules: Sequence[Rule] = [existing(books, one.budget)]
         else:
             rules = books.rules.matching(one.target, one.key, one.tags)
         places = [(rule.id, rule.span(one.at).start) for rule in rules]
@@ -170,99 +98,47 @@ class Adjust(msgspec.Struct, frozen=True):
         return tuple(noticed.warnings) if noticed else ()
 
 
-def _existing(books: Books, name: str) -> Rule:
-    rule = books.rules.by_name.get(name)
-    if rule is None:
-        known = ", ".join(sorted(books.rules.by_name)) or "none"
-        raise ConfigurationError(f"there is no budget {name!r}; there are: {known}")
-    return rule
+class RecordCall(msgspec.Struct, frozen=True):
+    """Count a call that was made elsewhere, also where that exceeds a budget."""
 
+    request_id: str
+    charge: Charge
+    at: float
+    key: str | None
+    tags: Mapping[str, str]
 
-def _remove(books: Books, name: str) -> None:
-    books.connection.execute("DELETE FROM ledger_budgets WHERE name = ?", (name,))
-    books.connection.execute("DELETE FROM ledger_declared WHERE budget = ?", (name,))
-    books.rules_changed()
-
-
-def _forget(books: Books, name: str, source: str) -> None:
-    statement = "DELETE FROM ledger_declared WHERE budget = ? AND source = ?"
-    books.connection.execute(statement, (name, source))
-
-
-def _write(books: Books, budget: Budget, *, declared: bool, at: float) -> bool:
-    """Whether there was anything to write."""
-    before = books.rules.by_name.get(budget.name)
-    definition = msgspec.json.encode(budget).decode()
-    execute = books.connection.execute
-    query = "SELECT definition, declared FROM ledger_budgets WHERE name = ?"
-    if execute(query, (budget.name,)).fetchone() == (definition, declared):
-        return False
-    execute(
-        "INSERT INTO ledger_budgets (name, definition, declared) VALUES (?, ?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET "
-        "definition = excluded.definition, declared = excluded.declared",
-        (budget.name, definition, declared),
-    )
-    books.rules_changed()
-    if before is None or not before.budget.covers_the_same(budget):
-        _open_balance(books, _existing(books, budget.name), at)
-    return True
-
-
-def _open_balance(books: Books, rule: Rule, at: float) -> None:
-    """Count what its period has used before it was there: a month's budget is for the month."""
-    books.flush()
-    span = rule.span(at)
-    place = (rule.id, span.start)
-    missing = _spent(books, rule.budget, span) - books.balance(*place).used
-    if missing:
+    def run(self, books: Books) -> Settlement:
+        """Add it to every budget that covers it."""
+        charge, usage = self.charge, self.charge.usage
+        postings = [
+            Posting(rule.id, rule.span(self.at).start, charge.cost_nanos, 0)
+            for rule in books.rules.matching(charge.target, self.key, self.tags)
+        ]
         books.add(
             Entry(
                 id=books.next_id,
-                kind="adjust",
-                at=at,
-                amount_nanos=missing,
-                budget=rule.budget.name,
-                note=f"counted from the entries since {at_text(span.start)}",
-                postings=(Posting(*place, missing, 0),),
+                kind="record",
+                at=self.at,
+                request_id=self.request_id,
+                key=self.key,
+                provider=charge.target.provider,
+                model=charge.target.model,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.cached_input_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
+                price=charge.price,
+                price_source=charge.price_source,
+                amount_nanos=charge.cost_nanos,
+                estimated=charge.estimated,
+                note=_RECORDED,
+                tags=dict(self.tags),
+                postings=tuple(postings),
             )
         )
-
-
-def _spent(books: Books, budget: Budget, span: Span) -> int:
-    clauses = [
-        "kind IN ('settle', 'expire', 'adjust')",
-        "budget IS NULL",
-        "coalesce(held_at, at) >= ?1",
-        "id >= ?2",
-        "at >= ?1",
-    ]
-    # What was held in a period is settled in it or later.
-    first, _ = numbers(books.connection, span.start, None)
-    values: list[object] = [span.start, first]
-
-    def compare(column: str, value: object) -> None:
-        values.append(value)
-        clauses.append(f"{column} = ?{len(values)}")
-
-    if span.end is not None:
-        values.append(span.end)
-        clauses.append(f"coalesce(held_at, at) < ?{len(values)}")
-    if budget.provider is not None:
-        compare("provider", budget.provider)
-    if budget.model is not None:
-        values.append(budget.model)
-        names = "lower(model), lower(provider || '/' || model)"
-        clauses.append(f"lower(?{len(values)}) IN ({names})")
-    if budget.key is not None:
-        compare("key", budget.key)
-    for name, value in budget.tags.items():
-        values += [name, value]
-        clauses.append(
-            f"EXISTS (SELECT 1 FROM json_each(tags) WHERE key = ?{len(values) - 1} "
-            f"AND value = ?{len(values)})"
-        )
-    query = (
-        f"SELECT coalesce(sum(amount_nanos), 0) FROM ledger_entries WHERE {' AND '.join(clauses)}"
-    )
-    return books.connection.execute(query, values).fetchone()[0]
+        noticed = books.noticed(postings)
+        if noticed is None:
+            return Settlement(True, charge.cost_nanos)
+        warnings, overdrawn = tuple(noticed.warnings), tuple(noticed.overdrawn)
+        return Settlement(True, charge.cost_nanos, False, warnings, overdrawn)
