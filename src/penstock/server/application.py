@@ -39,9 +39,11 @@ from penstock.server.approvals import Approvals
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
 from penstock.server.exporting import exporter_of
+from penstock.server.idempotency import Idempotency
 from penstock.server.mcp_endpoint import MCPEndpoint
 from penstock.server.patience import Patience
 from penstock.server.siblings import Question, Siblings
+from penstock.server.stored_answers import AnswerLimits
 from penstock.telemetry.feed import Feed
 from penstock.telemetry.logs import RequestLog
 from penstock.telemetry.merged import Samples
@@ -82,6 +84,7 @@ def application(
     exporter = exporter_of(config)
     siblings = siblings or Siblings()
     approving = Approvals(approvals or ApprovalQueue())
+    idempotency = Idempotency()
 
     def opened() -> Engine:
         engine = open_engine()
@@ -101,10 +104,14 @@ def application(
         opened,
         {
             **home.ROUTES,
-            **openai_api.ROUTES,
-            **responses_api.ROUTES,
-            **anthropic_api.ROUTES,
-            **sampling_api.routes(siblings, approving),
+            **idempotency.wrapped(
+                {
+                    **openai_api.ROUTES,
+                    **responses_api.ROUTES,
+                    **anthropic_api.ROUTES,
+                    **sampling_api.routes(siblings, approving),
+                }
+            ),
             **feedback_api.ROUTES,
             **openapi_doors.ROUTES,
             **operations.routes(metrics, siblings, gate.keys, lambda: app.draining),
@@ -126,6 +133,7 @@ def application(
             write_s=limits.write_timeout_s,
         )
         approving.configure(config.sampling)
+        idempotency.configure(config.storage.path, _answer_limits(config))
         app.max_request_bytes = limits.max_request_bytes
         app.max_json_values = limits.max_json_values
         app.cors = Cors(server.cors_origins) if server.cors_origins else None
@@ -147,10 +155,26 @@ def application(
     answer_about_approvals(siblings, approving.queue)
     configure(config)
     app.configure = configure
-    app.leave = mcp.aclose
+
+    async def leave() -> None:
+        await mcp.aclose()
+        await idempotency.aclose()
+
+    app.leave = leave
     if exporter is not None:
         app.finish = lambda: asyncio.to_thread(exporter.close)
     return app
+
+
+def _answer_limits(config: Config) -> AnswerLimits:
+    limits = config.limits
+    return AnswerLimits(
+        config.server.idempotency_ttl_s,
+        limits.max_idempotency_bytes,
+        limits.max_idempotency_answers,
+        limits.max_idempotency_answers_per_key,
+        limits.max_idempotency_total_bytes,
+    )
 
 
 def running(app: App) -> Engine:

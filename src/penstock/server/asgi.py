@@ -198,7 +198,7 @@ class App:
         except Exception as error:  # noqa: BLE001 - nothing may reach the client but a door's words
             if self.gate is not None:
                 error = self.gate.failed(exchange, error)
-            await _fail(exchange, errors, error)
+            await tell_error(exchange, errors, error)
         finally:
             exchange.close()
 
@@ -282,7 +282,8 @@ def _forget_cancellation() -> None:
         task.uncancel()
 
 
-async def _fail(exchange: Exchange, errors: ErrorShape, error: Exception) -> None:
+async def tell_error(exchange: Exchange, errors: ErrorShape, error: Exception) -> None:
+    """Answer with this error in the endpoint's shape, or end the stream with it."""
     known = error.request_id if isinstance(error, PenstockError) else None
     request_id = known or exchange.request_id or new_request_id()
     failure = failure_of(error)
