@@ -71,7 +71,7 @@ class Readiness:
                 f"ledger: no answer within {ANSWERED_S} s: it is locked, or its disk is slow",
             )
         except PenstockError as error:
-            return None, f"ledger: {error}"
+            return None, f"ledger: {error.message}"
 
     def _probing(self, engine: Engine) -> asyncio.Task[int]:
         """One probe for all who ask, so that nobody can make the gateway write without end."""
@@ -102,7 +102,7 @@ async def _model(engine: Engine) -> str | None:
     except TimeoutError:
         return f"default model: it was not routed within {ANSWERED_S} s"
     except PenstockError as error:
-        return f"default model: {error}"
+        return f"default model: {error.message}"
     if any(each.available for each in ranked):
         return None
     reasons = [f"{each.target}: {'; '.join(each.reasons)}" for each in ranked]

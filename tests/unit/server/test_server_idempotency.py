@@ -12,7 +12,12 @@ import httpx
 import pytest
 
 from penstock.config.settings import Config
-from penstock.contract.errors import ContentRejected, ProviderUnavailable, RateLimited
+from penstock.contract.errors import (
+    ContentRejected,
+    PenstockError,
+    ProviderUnavailable,
+    RateLimited,
+)
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import ProviderStream
 from penstock.gateway import Engine
@@ -96,7 +101,7 @@ async def test_a_repeated_request_gets_the_same_bytes_and_costs_nothing(
 
 async def test_embeddings_are_stored_too() -> None:
     async with serving(FakeProvider()) as gateway:
-        body = {"input": ["one"], "model": "default"}
+        body: dict[str, Any] = {"input": ["one"], "model": "default"}
         first = await post(gateway, EMBEDDINGS, **body)
         again = await post(gateway, EMBEDDINGS, **body)
         assert first.status_code == 200
@@ -127,17 +132,12 @@ async def test_another_request_with_the_same_key_is_refused_in_the_words_of_the_
     path: str,
 ) -> None:
     fake = FakeProvider()
+    embeds = path == EMBEDDINGS
+    one: dict[str, Any] = {"input": ["a"], "model": "default"} if embeds else {}
+    two: dict[str, Any] = {"input": ["b"], "model": "default"} if embeds else {"temperature": 0.5}
     async with serving(fake) as gateway:
-        await post(
-            gateway, path, **({"input": ["a"], "model": "default"} if path not in BODIES else {})
-        )
-        other = await post(
-            gateway,
-            path,
-            **(
-                {"input": ["b"], "model": "default"} if path not in BODIES else {"temperature": 0.5}
-            ),
-        )
+        await post(gateway, path, **one)
+        other = await post(gateway, path, **two)
         assert other.status_code == 422
         document = other.json()
         if path == "/v1/messages":
@@ -154,7 +154,7 @@ async def test_another_request_with_the_same_key_is_refused_in_the_words_of_the_
 
 async def test_the_same_body_at_another_endpoint_is_another_request() -> None:
     async with serving(FakeProvider()) as gateway:
-        body = {"messages": [SAID], "max_tokens": 20, "model": "default"}
+        body: dict[str, Any] = {"messages": [SAID], "max_tokens": 20, "model": "default"}
         await post(gateway, CHAT, **body)
         assert (await post(gateway, "/v1/messages", **body)).status_code == 422
 
@@ -180,8 +180,8 @@ async def test_a_long_key_is_a_key() -> None:
     ("error", "status"),
     [(ProviderUnavailable("down"), 502), (RateLimited("slow down"), 429)],
 )
-async def test_failures_are_not_stored(error: Exception, status: int) -> None:
-    fake = FakeProvider([error])  # type: ignore[list-item]
+async def test_failures_are_not_stored(error: PenstockError, status: int) -> None:
+    fake = FakeProvider([error])
     async with serving(fake) as gateway:
         assert (await post(gateway)).status_code == status
         again = await post(gateway)
