@@ -25,9 +25,11 @@ from penstock.cli import (
     mcp,
     models,
     providers,
+    requests,
     route,
     serve,
     storage,
+    targets,
     trust,
     usage,
 )
@@ -92,6 +94,8 @@ def build(*, rich: bool) -> typer.Typer:
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
     app.add_typer(route.build(), name="route", rich_help_panel=_LOOK)
+    app.add_typer(requests.build(), name="requests", rich_help_panel=_LOOK)
+    app.add_typer(targets.build(), name="targets", rich_help_panel=_LOOK)
     app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
     app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
     app.add_typer(storage.build(), name="storage", rich_help_panel=_SET_UP)

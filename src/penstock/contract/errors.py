@@ -112,13 +112,11 @@ def first_problems(problems: Iterable[Problem]) -> list[Problem]:
 def _shortened(problem: Problem) -> Problem:
     if len(problem.path) <= LONGEST_PROBLEM and len(problem.message) <= LONGEST_PROBLEM:
         return problem
-    return Problem(
-        *(
-            f"{text[:LONGEST_PROBLEM]}..." if len(text) > LONGEST_PROBLEM else text
-            for text in (problem.path, problem.message)
-        ),
-        problem.advice,
-    )
+    return Problem(_ended(problem.path), _ended(problem.message), problem.advice)
+
+
+def _ended(text: str) -> str:
+    return f"{text[:LONGEST_PROBLEM]}..." if len(text) > LONGEST_PROBLEM else text
 
 
 def shown(value: object) -> str:

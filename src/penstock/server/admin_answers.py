@@ -69,6 +69,8 @@ class AttemptInfo(Answer):
     first_token_s: float | None
     error: str | None
     """The name of the error's type."""
+    error_text: str | None
+    """What the provider said about the failure; null when that is not kept."""
     status: int | None
     """The provider's HTTP status, where the failure has one."""
     retryable: bool
@@ -123,7 +125,7 @@ class RouteInfo(Answer):
 
 
 class RequestInfo(Answer):
-    """One request: nothing that was said in it is kept."""
+    """One request: nothing that was said in it is kept, except for the texts of errors."""
 
     request_id: str
     state: Literal["running", "ended"]
@@ -150,6 +152,8 @@ class RequestInfo(Answer):
     response_id: str | None
     error: str | None
     """The name of the error's type."""
+    error_text: str | None
+    """What was said about the failure; null when that is not kept."""
 
 
 class RequestList(Answer):

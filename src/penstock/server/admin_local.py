@@ -124,6 +124,7 @@ def running_info(running: RunningRequest) -> RequestInfo:
         stop_reason=None,
         response_id=None,
         error=None,
+        error_text=None,
     )
 
 
@@ -151,6 +152,7 @@ def ended_info(record: RequestRecord) -> RequestInfo:
         stop_reason=record.stop_reason,
         response_id=record.response_id,
         error=record.error,
+        error_text=record.error_text,
     )
 
 
@@ -231,6 +233,7 @@ def _ended(record: AttemptRecord) -> AttemptInfo:
         duration_s=record.duration_s,
         first_token_s=record.first_token_s,
         error=record.error,
+        error_text=record.error_text,
         status=record.status,
         retryable=record.retryable,
         usage=record.usage,
@@ -248,6 +251,7 @@ def _trying(record: AttemptStarted) -> AttemptInfo:
         duration_s=None,
         first_token_s=None,
         error=None,
+        error_text=None,
         status=None,
         retryable=False,
         usage=None,

@@ -88,6 +88,7 @@ def application(
 
     def opened() -> Engine:
         engine = open_engine()
+        engine.hooks.keep_error_text = config.server.keep_error_text
         engine.hooks.subscribe(metrics, only=(RequestStarted, AttemptRecord, RequestRecord))
         if exporter is not None:
             engine.hooks.subscribe(exporter.subscriber)
@@ -133,6 +134,8 @@ def application(
             write_s=limits.write_timeout_s,
         )
         approving.configure(config.sampling)
+        if app.engine is not None:
+            app.engine.hooks.keep_error_text = server.keep_error_text
         idempotency.configure(config.storage.path, _answer_limits(config))
         app.max_request_bytes = limits.max_request_bytes
         app.max_json_values = limits.max_json_values
