@@ -14,6 +14,7 @@ import typer
 from penstock._version import __version__
 from penstock.cli import (
     ask,
+    audit,
     budget,
     chat,
     doctor,
@@ -86,6 +87,7 @@ def build(*, rich: bool) -> typer.Typer:
         (_LOOK, "models", models.models, models.EXAMPLES),
         (_LOOK, "providers", providers.providers, providers.EXAMPLES),
         (_LOOK, "usage", usage.usage, usage.EXAMPLES),
+        (_LOOK, "audit", audit.audit, audit.EXAMPLES),
         (_LOOK, "doctor", doctor.doctor, doctor.EXAMPLES),
         (_SET_UP, "init", init.init, init.EXAMPLES),
         (_SET_UP, "trust", trust.trust, trust.EXAMPLES),

@@ -86,22 +86,23 @@ def create(
 
     Nobody can show it again, for only its hash is kept.
     """
-    from penstock.cli import key_work
+    from penstock.cli import audit_work, key_work
 
-    key_work.create(
-        name,
-        key_work.Wanted(
-            models=models or (),
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            expires=expires,
-            tags=tag or (),
-            budget=budget,
-            period=period,
-        ),
-        config,
-        as_json=json,
-    )
+    with audit_work.key_change(config, "create_key", name):
+        key_work.create(
+            name,
+            key_work.Wanted(
+                models=models or (),
+                requests_per_minute=requests_per_minute,
+                tokens_per_minute=tokens_per_minute,
+                expires=expires,
+                tags=tag or (),
+                budget=budget,
+                period=period,
+            ),
+            config,
+            as_json=json,
+        )
 
 
 def list_keys(*, json: options.Json = False, config: options.ConfigFile = None) -> None:
@@ -124,16 +125,18 @@ def rotate(
     config: options.ConfigFile = None,
 ) -> None:
     """Replace a key by a new one and show that, once."""
-    from penstock.cli import key_work
+    from penstock.cli import audit_work, key_work
 
-    key_work.rotate(name, grace, config, as_json=json)
+    with audit_work.key_change(config, "rotate_key", name):
+        key_work.rotate(name, grace, config, as_json=json)
 
 
 def revoke(name: Name, *, json: options.Json = False, config: options.ConfigFile = None) -> None:
     """Let nobody in with this key any more."""
-    from penstock.cli import key_work
+    from penstock.cli import audit_work, key_work
 
-    key_work.revoke(name, config, as_json=json)
+    with audit_work.key_change(config, "revoke_key", name):
+        key_work.revoke(name, config, as_json=json)
 
 
 def hash_key(

@@ -272,6 +272,34 @@ class ConfigAnswer(Answer):
     config: dict[str, dict[str, Any]]
 
 
+class AuditInfo(Answer):
+    """One change that an administrator made; secrets are masked."""
+
+    id: int
+    at: float
+    actor: str
+    """`admin key`, the user of the command line, or `configuration`."""
+    origin: str
+    """The address of the caller, `command line`, or `reload`."""
+    action: str
+    """The operation, such as `set_budget`."""
+    subject: str
+    """The name of what was changed."""
+    details: Any
+    """What was asked for."""
+    before: Any
+    """The state before; null when there was nothing."""
+    after: Any
+    """The state after; null when there is nothing."""
+
+
+class AuditList(Answer):
+    """Some changes, newest first, and the cursor of those that follow; null at the end."""
+
+    entries: list[AuditInfo]
+    next: int | None
+
+
 class AttemptEvent(Answer):
     """An attempt that begins, or has ended."""
 

@@ -84,6 +84,12 @@ class Keys:
         return IssuedKey(issued.text, _info(issued.key))
 
 
+async def key_info(engine: Engine, name: str) -> KeyInfo | None:
+    """The key of this name; None when there is none."""
+    found = await _desk(engine).find(name)
+    return None if found is None else KeyInfo.of(found.key, found.source, time.time())
+
+
 def _check_models(engine: Engine, names: Sequence[str]) -> None:
     providers = callable_names(engine.config.providers)
     for index, name in enumerate(names):
