@@ -210,6 +210,7 @@ def _key(name: str, key: KeyConfig) -> Key:
     return Key(
         name=name,
         hashes=(KeyHash(key.hash),),
+        scope=key.scope,
         models=key.models,
         requests_per_minute=key.requests_per_minute,
         tokens_per_minute=key.tokens_per_minute,

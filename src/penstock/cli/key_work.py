@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -36,6 +36,7 @@ from penstock.keys.records import (
     SHORTEST_OWN,
     Key,
     KeyBudget,
+    KeyScope,
     check_name,
     hash_of,
     new_text,
@@ -58,6 +59,7 @@ class Wanted(NamedTuple):
     tags: Sequence[str]
     budget: str | None
     period: str
+    scope: str = "calls"
 
 
 def create(name: str, wanted: Wanted, config_file: str | None, *, as_json: bool) -> None:
@@ -68,6 +70,7 @@ def create(name: str, wanted: Wanted, config_file: str | None, *, as_json: bool)
     issued = desk.draft(
         NewKey(
             name=name,
+            scope=_scope(wanted.scope),
             models=_models(wanted.models, config),
             requests_per_minute=wanted.requests_per_minute,
             tokens_per_minute=wanted.tokens_per_minute,
@@ -168,7 +171,7 @@ def _cells(key: Key, source: KeySource) -> list[Cell]:
     return [
         (key.name, "bold"),
         (state, "green" if state == "active" else "red"),
-        ", ".join(key.models) or "all",
+        "/metrics only" if key.scope == "metrics" else ", ".join(key.models) or "all",
         ", ".join(limits),
         "" if budget is None else f"{dollars(budget.limit_nanos)} a {budget.period}",
         "" if key.expires is None else at_text(key.expires),
@@ -197,6 +200,12 @@ def _models(given: Sequence[str], config: Config) -> tuple[str, ...]:
         if said := model_problem(name, config.models, providers):
             raise wrong("--models", said)
     return tuple(dict.fromkeys(names))
+
+
+def _scope(given: str) -> KeyScope:
+    if given not in get_args(KeyScope):
+        raise wrong("--scope", f"{given!r} is none; give {' or '.join(get_args(KeyScope))}")
+    return cast(KeyScope, given)
 
 
 def _tags(given: Sequence[str]) -> dict[str, str]:

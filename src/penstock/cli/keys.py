@@ -12,6 +12,7 @@ EXAMPLES = """\b
 Examples:
   penstock keys create ci --models assistant --requests-per-minute 600
   penstock keys create trial --expires 30d --budget 5 --period day --tag team=search
+  penstock keys create prometheus --scope metrics
   penstock keys rotate ci --grace 1h
   penstock keys revoke ci
   penstock keys list --json | jq -r '.keys[].name'
@@ -53,6 +54,10 @@ def create(
             show_default="everything",
         ),
     ] = None,
+    scope: Annotated[
+        str,
+        typer.Option("--scope", metavar="NAME", help="calls, or metrics: /metrics and no more."),
+    ] = "calls",
     requests_per_minute: Annotated[
         int | None,
         typer.Option("--requests-per-minute", min=1, metavar="N", help="In any 60 seconds."),
@@ -99,6 +104,7 @@ def create(
                 tags=tag or (),
                 budget=budget,
                 period=period,
+                scope=scope,
             ),
             config,
             as_json=json,

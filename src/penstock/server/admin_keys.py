@@ -39,6 +39,7 @@ class Keys:
         _check_models(engine, order.models)
         wanted = NewKey(
             name=order.name,
+            scope=order.scope,
             models=order.models,
             requests_per_minute=order.requests_per_minute,
             tokens_per_minute=order.tokens_per_minute,

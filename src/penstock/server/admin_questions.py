@@ -240,6 +240,9 @@ class KeyOrder(Asked):
     """A key that is to be made."""
 
     name: KeyName
+    scope: Annotated[
+        Literal["calls", "metrics"], Meta(description="`metrics`: it opens `/metrics` alone.")
+    ] = "calls"
     models: Annotated[
         list[ModelName], Meta(max_length=100, description="What it may ask for; none: everything.")
     ] = []

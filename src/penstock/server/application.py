@@ -49,7 +49,7 @@ from penstock.telemetry.logs import RequestLog
 from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 from penstock.telemetry.recent import RecentRequests
-from penstock.telemetry.records import AttemptRecord, RequestRecord, RequestStarted
+from penstock.telemetry.records import AttemptRecord, CallRefused, RequestRecord, RequestStarted
 from penstock.wiring import (
     is_protected,
     key_store_of,
@@ -58,6 +58,9 @@ from penstock.wiring import (
     store_guards,
     targets_of,
 )
+
+METERED = (RequestStarted, AttemptRecord, RequestRecord, CallRefused)
+"""What the metrics count."""
 
 
 def application(
@@ -89,7 +92,7 @@ def application(
     def opened() -> Engine:
         engine = open_engine()
         engine.hooks.keep_error_text = config.server.keep_error_text
-        engine.hooks.subscribe(metrics, only=(RequestStarted, AttemptRecord, RequestRecord))
+        engine.hooks.subscribe(metrics, only=METERED)
         if exporter is not None:
             engine.hooks.subscribe(exporter.subscriber)
         engine.hooks.subscribe(recent)

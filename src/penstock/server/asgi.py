@@ -150,6 +150,12 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
     @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        """Every method and path that is answered; `/*` is everything below a path."""
+        below = {(method, f"{prefix}*") for method, prefix in self._below}
+        return frozenset({*self._routes, *below})
+
+    @property
     def engine(self) -> Engine | None:
         """Who answers now; None before the start."""
         return self._engine

@@ -202,7 +202,7 @@ def operations() -> Sequence[Operation]:
             "/metrics",
             "metrics",
             "Counters for Prometheus.",
-            "operator",
+            "metrics",
             [Content(200, "The counters.", dict.fromkeys(METRICS_TYPES))],
             (401, 403),
             Error,
