@@ -203,7 +203,6 @@ class AuditStore:
                     (entry.at - self._days * _DAY_S, MOST_KEPT),
                 )
                 file.execute("COMMIT")
-                self._guard.remember()
         except (sqlite3.Error, OSError) as error:
             raise unavailable(error, self.path, _WHAT) from error
 
