@@ -30,7 +30,8 @@ class ServerConfig(Section):
     log: Literal["console", "json", "none"] = Field(
         default="console",
         description="How each request is logged to standard error: for people, as JSON lines, or "
-        "not at all. Nothing that was said is logged.",
+        "not at all. What was said is not logged, except what a provider quotes in an error: see "
+        "`keep_error_text`.",
     )
     workers: int = Field(
         default=1,

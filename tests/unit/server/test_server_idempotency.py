@@ -336,6 +336,20 @@ async def test_a_restart_keeps_the_answers() -> None:
             assert len(fake.requests) == 1 - number
 
 
+async def test_a_request_that_was_cut_by_a_shutdown_is_made_again() -> None:
+    held = HeldProvider()
+    async with serving(held) as gateway:
+        first = asyncio.create_task(post(gateway))
+        await until(lambda: held.calls)
+        gateway.server.stop()
+        gateway.server.stop()
+        assert (await first).status_code == 503
+    async with serving(FakeProvider()) as gateway:
+        # The claim was given up, so that nobody waits for the end of its lease.
+        again = await post(gateway)
+        assert (again.status_code, again.headers[REPLAYED]) == (200, "false")
+
+
 # -- the file
 
 
