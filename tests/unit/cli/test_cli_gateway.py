@@ -5,12 +5,14 @@ import json
 import re
 import socket
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.unit.cli.harness import Finished, run_penstock, started_penstock
+from tests.unit.cli.trickle import trickling
 
 ADMIN = "admin-key-of-the-tests-0123456789"
 CONFIG = """
@@ -117,6 +119,30 @@ def test_why_a_request_failed_is_shown(tmp_path: Path) -> None:
     assert history.code == 0
     assert "The ledger has" in history.err
     assert good_id in history.out
+
+
+def test_a_running_request_is_stopped(tmp_path: Path) -> None:
+    configure(tmp_path)
+    with trickling() as upstream, ThreadPoolExecutor() as threads:
+        file = tmp_path / "penstock.toml"
+        file.write_text(
+            file.read_text()
+            + f'[providers.slow]\nkind = "openai-chat"\nurl = "{upstream.url}"\n'
+            + '[models.slow]\ntargets = ["slow/m"]\n'
+        )
+        with gateway(tmp_path) as url:
+            asked = threads.submit(ask, url, model="slow", stream=True)
+            running: list[dict[str, str]] = []
+            while not running:
+                listed = run_penstock(
+                    "requests", "list", "--state", "running", "--json", cwd=tmp_path
+                )
+                running = json.loads(listed.out)["requests"]
+            identifier = running[0]["request_id"]
+            stopped = run_penstock("requests", "stop", identifier, cwd=tmp_path)
+            assert (stopped.code, stopped.out) == (0, f"stopped {identifier}\n")
+            assert upstream.hung_up.wait(30)
+            assert "[DONE]" not in asked.result(30).text
 
 
 def test_targets_are_taken_out_of_use_and_back(tmp_path: Path) -> None:
