@@ -39,7 +39,7 @@ def audit(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Show who changed keys, budgets, targets and the configuration, newest first."""
+    """Show what administrators have changed, newest first."""
     from penstock.cli import audit_work
     from penstock.cli.spans import beginning, now
 

@@ -28,7 +28,7 @@ Key = Annotated[
 
 def build() -> typer.Typer:
     """The group of commands."""
-    group = typer.Typer(help="See the requests of the gateway, why they failed, and stop them.")
+    group = typer.Typer(help="See why requests failed, and stop them.")
     group.callback(invoke_without_command=True, epilog=EXAMPLES)(_group)
     group.command("list")(list_requests)
     group.command("show")(show)

@@ -25,7 +25,7 @@ Target = Annotated[
 
 def build() -> typer.Typer:
     """The group of commands."""
-    group = typer.Typer(help="See the targets of the gateway, and take them out of use.")
+    group = typer.Typer(help="See targets, and take them out of use.")
     group.callback(invoke_without_command=True, epilog=EXAMPLES)(_group)
     group.command("list")(list_targets)
     group.command("down")(down)
