@@ -36,6 +36,9 @@ class Keys:
     async def create_key(self, engine: Engine, call: Call[Nothing, Nothing, KeyOrder]) -> IssuedKey:
         """Make a key and show it, once: nobody can show it again, for only its hash is kept."""
         order, desk = call.body, _desk(engine)
+        if order.scope == "metrics" and (order.models or order.budget):
+            said = "scope is metrics, which calls no model: leave models and budget out"
+            raise HttpProblem(Failure(409, said, code="key_conflict", param="scope"))
         _check_models(engine, order.models)
         wanted = NewKey(
             name=order.name,

@@ -209,7 +209,7 @@ async def test_the_admin_api_makes_such_a_key() -> None:
         listed = {each["name"]: each["scope"] for each in (await admin.get("keys"))["keys"]}
         assert listed == {"ci": "calls", "p": "metrics"}
         body = {"name": "q", "scope": "metrics", "models": ["default"]}
-        error = await admin.error("POST", "keys", 400, json=body)
+        error = await admin.error("POST", "keys", 409, json=body)
         assert "leave models and budget out" in error["message"]
         error = await admin.error("POST", "keys", 400, json={"name": "q", "scope": "all"})
         assert error["param"] == "scope"
