@@ -150,6 +150,16 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d
 )
 
 
+def read_until(connection: socket.socket, end: bytes) -> bytes:
+    """What arrives up to these bytes."""
+    data = b""
+    while end not in data:
+        more = connection.recv(65_536)
+        assert more, data
+        data += more
+    return data
+
+
 def refuses(address: tuple[str, int]) -> bool:
     """Whether nobody can connect any more."""
     try:
@@ -214,6 +224,8 @@ def test_a_repeated_request_after_a_kill_makes_one_new_call(tmp_path: Path) -> N
         with fleet(tmp_path, wire) as gateway:
             again = threads.submit(gateway.ask, headers=headers, fields=fields)
             asked, _ = upstream.accept()
+            # An answer that comes before its request is an error.
+            read_until(asked, b'"messages"')
             asked.sendall(HEAD + ANSWER)
             answer = again.result(30)
             assert (answer.status_code, answer.headers["idempotency-replayed"]) == (200, "false")
