@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from penstock.audit import AuditStore
 from penstock.budget.amounts import nanos_of
 from penstock.budget.books import Books
 from penstock.budget.ledger import Ledger
@@ -214,6 +215,7 @@ def _key(name: str, key: KeyConfig) -> Key:
     return Key(
         name=name,
         hashes=(KeyHash(key.hash),),
+        scope=key.scope,
         models=key.models,
         requests_per_minute=key.requests_per_minute,
         tokens_per_minute=key.tokens_per_minute,
@@ -239,6 +241,12 @@ def key_store_of(config: Config, stores: StoreGuards | None = None) -> KeyStore:
     """Where keys are kept that were created."""
     path = config.storage.path
     return KeyStore(path, guard=(stores or store_guards()).of(path))
+
+
+def audit_of(config: Config, stores: StoreGuards | None = None) -> AuditStore:
+    """Where changes of administrators are kept."""
+    path = config.storage.path
+    return AuditStore(path, config.server.audit_days, (stores or store_guards()).of(path))
 
 
 def is_protected(config: Config) -> bool:

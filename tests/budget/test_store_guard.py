@@ -1,5 +1,6 @@
 """A store that is not the one it was is refused, in the process that has it and in the next."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import guard as guard_module
 from penstock.budget.stores.sqlite.guard import StoreGuard, StoreGuards
+from penstock.budget.stores.sqlite.identity import Mark, read_mark
 from penstock.budget.stores.sqlite.record import read_record, record_file
 from penstock.contract.errors import ConfigurationError, StorageUnavailable
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
@@ -285,6 +287,32 @@ async def test_the_record_is_as_new_as_what_the_disk_has(store: Store) -> None:
     assert second is not None
     assert second.progress.entries == first.progress.entries + 2
     assert second.synced > first.synced
+    await ledger.aclose()
+
+
+async def test_a_mark_of_another_worker_is_not_recorded_before_it_is_in_the_file(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, guard = await known(store)
+    await store.spend(ledger)
+    own = guard_module.get_mark
+
+    def overtaken(connection: sqlite3.Connection) -> Mark | None:
+        """Another worker raises the mark just before this one reads it."""
+        other = sqlite3.connect(store.path, isolation_level=None, timeout=0)
+        with contextlib.closing(other), contextlib.suppress(sqlite3.OperationalError):
+            guard_module.raise_mark(other)
+        return own(connection)
+
+    monkeypatch.setattr(guard_module, "get_mark", overtaken)
+    guard.remember()
+    monkeypatch.undo()
+    record = read_record(record_file(store.records, store.path))
+    mark = read_mark(store.path)
+    assert record is not None
+    assert mark is not None
+    assert mark.synced >= record.synced
+    store.guard.verify()
     await ledger.aclose()
 
 

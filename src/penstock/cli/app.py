@@ -14,6 +14,7 @@ import typer
 from penstock._version import __version__
 from penstock.cli import (
     ask,
+    audit,
     budget,
     chat,
     doctor,
@@ -25,9 +26,11 @@ from penstock.cli import (
     mcp,
     models,
     providers,
+    requests,
     route,
     serve,
     storage,
+    targets,
     trust,
     usage,
 )
@@ -84,6 +87,7 @@ def build(*, rich: bool) -> typer.Typer:
         (_LOOK, "models", models.models, models.EXAMPLES),
         (_LOOK, "providers", providers.providers, providers.EXAMPLES),
         (_LOOK, "usage", usage.usage, usage.EXAMPLES),
+        (_LOOK, "audit", audit.audit, audit.EXAMPLES),
         (_LOOK, "doctor", doctor.doctor, doctor.EXAMPLES),
         (_SET_UP, "init", init.init, init.EXAMPLES),
         (_SET_UP, "trust", trust.trust, trust.EXAMPLES),
@@ -92,6 +96,8 @@ def build(*, rich: bool) -> typer.Typer:
     ):
         app.command(name, epilog=epilog, rich_help_panel=panel)(command)
     app.add_typer(route.build(), name="route", rich_help_panel=_LOOK)
+    app.add_typer(requests.build(), name="requests", rich_help_panel=_LOOK)
+    app.add_typer(targets.build(), name="targets", rich_help_panel=_LOOK)
     app.add_typer(budget.build(), name="budget", rich_help_panel=_SET_UP)
     app.add_typer(keys.build(), name="keys", rich_help_panel=_SET_UP)
     app.add_typer(storage.build(), name="storage", rich_help_panel=_SET_UP)

@@ -101,22 +101,23 @@ def set_budget(
     It holds at once, also in a gateway that is running, and counts what its period has used
     already. It goes before one of the same name in the configuration.
     """
-    from penstock.cli import budgets
+    from penstock.cli import audit_work, budgets
 
-    budgets.set_budget(
-        config,
-        name,
-        limit,
-        as_json=json,
-        period=period,
-        timezone=timezone,
-        provider=provider,
-        model=model,
-        key=key,
-        tags=tag or (),
-        hard=not soft,
-        warn_at=warn_at,
-    )
+    with audit_work.budget_change(config, "set_budget", name):
+        budgets.set_budget(
+            config,
+            name,
+            limit,
+            as_json=json,
+            period=period,
+            timezone=timezone,
+            provider=provider,
+            model=model,
+            key=key,
+            tags=tag or (),
+            hard=not soft,
+            warn_at=warn_at,
+        )
 
 
 def reset(name: Name, *, json: options.Json = False, config: options.ConfigFile = None) -> None:
@@ -124,9 +125,10 @@ def reset(name: Name, *, json: options.Json = False, config: options.ConfigFile 
 
     What is held for requests that are under way stays held.
     """
-    from penstock.cli import budgets
+    from penstock.cli import audit_work, budgets
 
-    budgets.reset(config, name, as_json=json)
+    with audit_work.budget_change(config, "reset_budget", name):
+        budgets.reset(config, name, as_json=json)
 
 
 def remove(name: Name, *, json: options.Json = False, config: options.ConfigFile = None) -> None:
@@ -134,9 +136,10 @@ def remove(name: Name, *, json: options.Json = False, config: options.ConfigFile
 
     One of the configuration is taken out there.
     """
-    from penstock.cli import budgets
+    from penstock.cli import audit_work, budgets
 
-    budgets.remove(config, name, as_json=json)
+    with audit_work.budget_change(config, "remove_budget", name):
+        budgets.remove(config, name, as_json=json)
 
 
 def verify(*, json: options.Json = False, config: options.ConfigFile = None) -> None:

@@ -75,7 +75,7 @@ class Chat:
             except PenstockError as error:
                 if not self._reader.interactive:
                     raise
-                say_error(str(error) + self._advice(error))
+                say_error(error.message + self._advice(error))
             if self._reader.interactive:
                 print(file=sys.stderr)
 

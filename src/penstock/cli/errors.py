@@ -40,13 +40,13 @@ def report(error: Exception) -> int:
     if os.environ.get("PENSTOCK_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, ConfigurationError):
-        first, *more = str(error).split("\n")
+        first, *more = error.message.split("\n")
         say_error(first + (":" if more else ""))
         for line in more:
             print(f"  {visible(line)}", file=sys.stderr, flush=True)
         return WRONG
     if isinstance(error, PenstockError):
-        say_error(str(error))
+        say_error(error.message)
         return WRONG if isinstance(error, _CALLERS_FAULT) else FAILED
     if isinstance(error, typer.TyperException):
         say_error(_usage(error))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
-import ssl
 
 from penstock.cli import terminal
+from penstock.cli.gateway_address import connection_to, url_of
 from penstock.config.server import ServerConfig
 from penstock.contract.errors import PenstockError
 
@@ -19,10 +18,9 @@ def check(
 ) -> None:
     """Print what the gateway says; raises PenstockError when it is not well."""
     path = "/ready" if ready else "/health"
-    scheme = "http" if server.tls_certificate is None else "https"
-    host, port = _reached(server.host), server.port if port is None else port
-    url = f"{scheme}://{host}:{port}{path}"
-    connection = _connection(server, host.strip("[]"), port, timeout)
+    address = url_of(server, port)
+    url = address + path
+    connection = connection_to(address, server, timeout)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -43,26 +41,3 @@ def check(
         terminal.print_json(document)
     else:
         print(f"{url}: {terminal.visible(status_word)}")
-
-
-def _reached(host: str) -> str:
-    """Where a gateway that listens here is reached from its own machine."""
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return host
-    if address.is_unspecified:
-        return "127.0.0.1"
-    return f"[{address}]" if address.version == 6 else str(address)
-
-
-def _connection(
-    server: ServerConfig, host: str, port: int, timeout: float
-) -> http.client.HTTPConnection:
-    if server.tls_certificate is None:
-        return http.client.HTTPConnection(host, port, timeout=timeout)
-    # Exactly the configured certificate: its name need not be that of this machine.
-    context = ssl.create_default_context(cafile=server.tls_certificate)
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)

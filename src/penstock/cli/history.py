@@ -28,7 +28,7 @@ _FORMATS: dict[str, ExportFormat] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-_COLUMNS = ("id", "time", "entry", "request", "key", "target", "in", "out", "amount", "")
+COLUMNS = ("id", "time", "entry", "request", "key", "target", "in", "out", "amount", "")
 
 
 def show(
@@ -44,13 +44,13 @@ def show(
     page = asyncio.run(_page(load(config_file), _filter(start, end), limit, before))
     if as_json:
         terminal.print_json(
-            {"entries": [_document(entry) for entry in page.entries], "next": page.next}
+            {"entries": [document(entry) for entry in page.entries], "next": page.next}
         )
         return
     if not page.entries:
         terminal.say("the ledger has no entries of this time")
         return
-    terminal.print_table(_COLUMNS, map(_cells, page.entries))
+    terminal.print_table(COLUMNS, map(cells, page.entries))
     if page.next is not None:
         terminal.say(f"\nthere are more: add --before {page.next}, or --export FILE for all")
 
@@ -98,14 +98,16 @@ async def _export(config: Config, path: Path, kind: ExportFormat, chosen: Histor
         return await export(ledger, path, kind, chosen)
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def document(entry: Entry) -> dict[str, Any]:
+    """An entry as JSON."""
     found = msgspec.to_builtins(entry)
     # Numbers of the store, which say nothing outside of it.
     found.pop("postings", None)
     return {**found, "time": local(entry.at).isoformat()}
 
 
-def _cells(entry: Entry) -> list[Cell]:
+def cells(entry: Entry) -> list[Cell]:
+    """An entry as a row of `COLUMNS`."""
     target = "/".join(filter(None, (entry.provider, entry.model)))
     remarks = ["estimated"] if entry.estimated and entry.kind != "hold" else []
     return [

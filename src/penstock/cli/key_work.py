@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -41,6 +41,7 @@ from penstock.keys.desk import (
 from penstock.keys.records import (
     SHORTEST_OWN,
     KeyBudget,
+    KeyScope,
     check_name,
     hash_of,
     new_text,
@@ -77,6 +78,7 @@ class Wanted(NamedTuple):
     tags: Sequence[str]
     budget: str | None
     period: str
+    scope: str = "calls"
 
 
 def create(name: str, wanted: Wanted, config_file: str | None, *, as_json: bool) -> None:
@@ -87,6 +89,7 @@ def create(name: str, wanted: Wanted, config_file: str | None, *, as_json: bool)
     issued = desk.draft(
         NewKey(
             name=name,
+            scope=_scope(wanted.scope),
             models=_models(wanted.models, config),
             requests_per_minute=wanted.requests_per_minute,
             tokens_per_minute=wanted.tokens_per_minute,
@@ -264,6 +267,12 @@ def _show_once(text: str, listed: ListedKey, *, as_json: bool) -> None:
     terminal.note(f"This is the key {listed.key.name!r}. Keep it now: nobody can show it again.")
 
 
+async def key_info(config: Config, name: str) -> KeyInfo | None:
+    """The key of this name; None when there is none."""
+    found = await _desk(config).find(name)
+    return None if found is None else KeyInfo.of(found, time.time())
+
+
 async def _known(desk: KeyDesk, name: str) -> ListedKey:
     found = await desk.find(name)
     if found is None:
@@ -285,7 +294,7 @@ def _cells(listed: ListedKey) -> list[Cell]:
     return [
         (info.id, "bold"),
         (info.state, "green" if info.state == "active" else "red"),
-        ", ".join(key.models) or "all",
+        "/metrics only" if key.scope == "metrics" else ", ".join(key.models) or "all",
         ", ".join(limits),
         ", ".join(_in_words(each, info) for each in info.budgets),
         "" if key.expires is None else at_text(key.expires),
@@ -346,6 +355,12 @@ def _models(given: Sequence[str], config: Config) -> tuple[str, ...]:
         if said := model_problem(name, config.models, providers):
             raise wrong("--models", said)
     return tuple(dict.fromkeys(names))
+
+
+def _scope(given: str) -> KeyScope:
+    if given not in get_args(KeyScope):
+        raise wrong("--scope", f"{given!r} is none; give {' or '.join(get_args(KeyScope))}")
+    return cast(KeyScope, given)
 
 
 def _tags(given: Sequence[str]) -> dict[str, str]:

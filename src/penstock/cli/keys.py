@@ -13,6 +13,7 @@ Examples:
   penstock keys create ci --models assistant --requests-per-minute 600
   penstock keys create trial --expires 30d --budget 5 --period day --tag team=search
   penstock keys set ci --models assistant,embedder --budget 20 --unset expires
+  penstock keys create prometheus --scope metrics
   penstock keys rotate ci --grace 1h
   penstock keys revoke ci
   penstock keys list --json | jq -r '.keys[].name'
@@ -55,6 +56,10 @@ def create(
             show_default="everything",
         ),
     ] = None,
+    scope: Annotated[
+        str,
+        typer.Option("--scope", metavar="NAME", help="calls, or metrics: /metrics and no more."),
+    ] = "calls",
     requests_per_minute: Annotated[
         int | None,
         typer.Option("--requests-per-minute", min=1, metavar="N", help="In any 60 seconds."),
@@ -88,22 +93,24 @@ def create(
 
     Nobody can show it again, for only its hash is kept.
     """
-    from penstock.cli import key_work
+    from penstock.cli import audit_work, key_work
 
-    key_work.create(
-        name,
-        key_work.Wanted(
-            models=models or (),
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            expires=expires,
-            tags=tag or (),
-            budget=budget,
-            period=period,
-        ),
-        config,
-        as_json=json,
-    )
+    with audit_work.key_change(config, "create_key", name):
+        key_work.create(
+            name,
+            key_work.Wanted(
+                models=models or (),
+                requests_per_minute=requests_per_minute,
+                tokens_per_minute=tokens_per_minute,
+                expires=expires,
+                tags=tag or (),
+                budget=budget,
+                period=period,
+                scope=scope,
+            ),
+            config,
+            as_json=json,
+        )
 
 
 def set_key(
@@ -163,23 +170,24 @@ def set_key(
     config: options.ConfigFile = None,
 ) -> None:
     """Change what a key allows; what is not named stays, and so does the key itself."""
-    from penstock.cli import key_work
+    from penstock.cli import audit_work, key_work
 
-    key_work.change(
-        name,
-        key_work.Changed(
-            models=models or (),
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            expires=expires,
-            tags=tag or (),
-            budget=budget,
-            period=period,
-            unset=unset or (),
-        ),
-        config,
-        as_json=json,
-    )
+    with audit_work.key_change(config, "set_key", name):
+        key_work.change(
+            name,
+            key_work.Changed(
+                models=models or (),
+                requests_per_minute=requests_per_minute,
+                tokens_per_minute=tokens_per_minute,
+                expires=expires,
+                tags=tag or (),
+                budget=budget,
+                period=period,
+                unset=unset or (),
+            ),
+            config,
+            as_json=json,
+        )
 
 
 def list_keys(*, json: options.Json = False, config: options.ConfigFile = None) -> None:
@@ -202,16 +210,18 @@ def rotate(
     config: options.ConfigFile = None,
 ) -> None:
     """Replace a key by a new one and show that, once."""
-    from penstock.cli import key_work
+    from penstock.cli import audit_work, key_work
 
-    key_work.rotate(name, grace, config, as_json=json)
+    with audit_work.key_change(config, "rotate_key", name):
+        key_work.rotate(name, grace, config, as_json=json)
 
 
 def revoke(name: Name, *, json: options.Json = False, config: options.ConfigFile = None) -> None:
     """Let nobody in with this key any more."""
-    from penstock.cli import key_work
+    from penstock.cli import audit_work, key_work
 
-    key_work.revoke(name, config, as_json=json)
+    with audit_work.key_change(config, "revoke_key", name):
+        key_work.revoke(name, config, as_json=json)
 
 
 def hash_key(

@@ -53,3 +53,12 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON document; errors still go to stderr."),
 ]
+GatewayURL = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The address of the gateway; its admin key is then PENSTOCK_ADMIN_KEY, if set.",
+        show_default="that of the configuration",
+    ),
+]

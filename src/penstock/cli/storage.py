@@ -40,16 +40,19 @@ def accept(
     emptied or older than the one it knew. This takes the store as it is: what it lacks is lost.
     Stop the gateway first, and start it afterwards.
     """
-    from penstock.cli import terminal
+    from penstock.cli import audit_work, terminal
     from penstock.config.load import load
     from penstock.wiring import store_guards
 
-    path = load(config).storage.path
+    settings = load(config)
+    path = settings.storage.path
     if not yes and not typer.confirm(
         f"Accept {path} as it is? Keys, budgets and spending that it lacks are lost.", err=True
     ):
         raise typer.Abort
     found = store_guards(durable=True).of(path).accept()
+    if path.exists():
+        audit_work.record(settings, "accept_store", str(path), after=found)
     if json:
         terminal.print_json({"path": str(path), "found": found})
     else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,6 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from rich.console import Console
 
+_PIPED_WIDTH = 80
 _TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """They change the direction of what follows, and so what is read."""
 _CONTROLS = {
@@ -93,6 +95,13 @@ def print_facts(facts: Mapping[str, str]) -> None:
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name.ljust(width)}  {visible(value)}")
+
+
+def wrapped(text: str, indent: int = 0) -> str:
+    """The text in lines that fit the terminal, or 80 columns when the output is piped."""
+    width = console().width if is_terminal(sys.stdout) else _PIPED_WIDTH
+    lines = textwrap.wrap(visible(" ".join(text.split())), max(20, width - indent))
+    return textwrap.indent("\n".join(lines), " " * indent)
 
 
 def count(number: int, what: str) -> str:

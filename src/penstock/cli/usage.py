@@ -12,6 +12,7 @@ EXAMPLES = """\b
 Examples:
   penstock usage
   penstock usage --since today --by provider
+  penstock usage --by tag:team
   penstock usage --since 2026-05-01 --until 2026-06-01 --json
   penstock usage --since all --export usage.csv
   penstock usage --entries --limit 20
@@ -33,7 +34,9 @@ def usage(
     ] = None,
     by: Annotated[
         str,
-        typer.Option("--by", metavar="WHAT", help="A row for each: model, provider, key."),
+        typer.Option(
+            "--by", metavar="WHAT", help="A row for each: model, provider, key, or tag:NAME."
+        ),
     ] = "model",
     entries: Annotated[
         bool, typer.Option("--entries", help="List the ledger's own lines, newest first.")

@@ -24,6 +24,7 @@ from penstock.config.settings import Config
 
 _COLUMNS = ("requests", "tokens in", "cached", "tokens out", "cost", "estimated")
 _PIPED_WIDTH = 80
+_TAG = "tag:"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -40,13 +41,14 @@ def show(
     config_file: str | None, by: str, start: datetime | None, end: datetime, *, as_json: bool
 ) -> None:
     """The whole of `penstock usage`, but for its entries."""
-    if by not in get_args(UsageBy):
-        raise wrong("--by", f"{by!r} is not known: give {', '.join(get_args(UsageBy))}")
-    grouped = cast(UsageBy, by)
+    if by not in get_args(UsageBy) and not by.removeprefix(_TAG).strip():
+        raise wrong("--by", f"{by!r} names no tag: write tag:NAME, such as tag:team")
+    if by not in get_args(UsageBy) and not by.startswith(_TAG):
+        raise wrong("--by", f"{by!r} is not known: give {', '.join(get_args(UsageBy))} or tag:NAME")
     with terminal.waiting("adding up"):
-        report = asyncio.run(_report(load(config_file), grouped, start, end))
+        report = asyncio.run(_report(load(config_file), by, start, end))
     if as_json:
-        terminal.print_json(_document(report, grouped))
+        terminal.print_json(_document(report, by))
         return
     if report.total == NOTHING_USED:
         terminal.say(
@@ -55,7 +57,7 @@ def show(
         )
         return
     print(_headline(report), end="\n\n")
-    terminal.print_table((by, *_COLUMNS), _cells(report.rows, grouped))
+    terminal.print_table((_named(by), *_COLUMNS), _cells(report.rows, by))
     print()
     _draw(report)
     if report.total.unpriced:
@@ -65,12 +67,15 @@ def show(
         )
 
 
-async def _report(config: Config, by: UsageBy, start: datetime | None, end: datetime) -> Report:
+async def _report(config: Config, by: str, start: datetime | None, end: datetime) -> Report:
     async with opened_ledger(config) as ledger:
         begin = start or await _first(ledger) or end
         since, until = begin.timestamp(), end.timestamp()
         total = await ledger.usage(since=since, until=until)
-        rows = await ledger.usage(by, since=since, until=until)
+        if by.startswith(_TAG):
+            rows = await ledger.usage(since=since, until=until, tag=_named(by))
+        else:
+            rows = await ledger.usage(cast(UsageBy, by), since=since, until=until)
         bars = [(each, await _used(ledger, each)) for each in slices(begin, end)] if total else []
     return Report(begin, end, total[0] if total else NOTHING_USED, rows, bars)
 
@@ -102,7 +107,12 @@ def _moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M}"
 
 
-def _cells(rows: Sequence[UsageRow], by: UsageBy) -> list[list[Cell]]:
+def _named(by: str) -> str:
+    """`team` of `tag:team`."""
+    return by.removeprefix(_TAG)
+
+
+def _cells(rows: Sequence[UsageRow], by: str) -> list[list[Cell]]:
     numbers = [
         (
             str(row.requests),
@@ -116,7 +126,7 @@ def _cells(rows: Sequence[UsageRow], by: UsageBy) -> list[list[Cell]]:
     ]
     widths = [max(map(len, column)) for column in zip(*numbers, strict=True)]
     return [
-        [(row.name or f"no {by}", "bold"), *map(str.rjust, texts, widths)]
+        [(row.name or f"no {_named(by)}", "bold"), *map(str.rjust, texts, widths)]
         for row, texts in zip(rows, numbers, strict=True)
     ]
 
@@ -153,7 +163,7 @@ def _tokens(row: UsageRow) -> int:
     return row.input_tokens + row.output_tokens
 
 
-def _document(report: Report, by: UsageBy) -> dict[str, Any]:
+def _document(report: Report, by: str) -> dict[str, Any]:
     return {
         "since": report.start.isoformat(),
         "until": report.end.isoformat(),

@@ -27,6 +27,10 @@ class KeyConfig(Section):
         pattern=r"^sha256:[0-9a-f]{64}$",
         description="What `penstock keys hash` prints; the key itself stands in no file.",
     )
+    scope: Literal["calls", "metrics"] = Field(
+        default="calls",
+        description="`metrics`: it opens `/metrics` and nothing else, for a scraper.",
+    )
     models: tuple[str, ...] = Field(
         default=(),
         description="What it may ask for: models of this file, `provider/model` or `provider/*`. "

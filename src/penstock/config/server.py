@@ -30,7 +30,8 @@ class ServerConfig(Section):
     log: Literal["console", "json", "none"] = Field(
         default="console",
         description="How each request is logged to standard error: for people, as JSON lines, or "
-        "not at all. Nothing that was said is logged.",
+        "not at all. What was said is not logged, except what a provider quotes in an error: see "
+        "`keep_error_text`.",
     )
     workers: int = Field(
         default=1,
@@ -81,6 +82,23 @@ class ServerConfig(Section):
         "also with a key for certain models, and under a hard budget. Without it, such callers may "
         "send only what is known to change neither the model nor the route nor the price.",
         examples=[["repetition_context_size"]],
+    )
+    idempotency_ttl_s: Annotated[float, Field(ge=0, le=31_536_000)] = Field(
+        default=86_400.0,
+        description="How long the answer to a request with an `Idempotency-Key` is stored for "
+        "repeated requests, in a file next to the ledger. 0: the header is ignored and nothing is "
+        "stored.",
+    )
+    keep_error_text: bool = Field(
+        default=True,
+        description="Whether the record of a request keeps what a provider said about a failure, "
+        "for `penstock requests show`, the admin API and the log: at most 500 characters, keys "
+        "masked. A provider may quote the prompt in it.",
+    )
+    audit_days: Annotated[float, Field(ge=0, le=36_500)] = Field(
+        default=365.0,
+        description="How many days changes of administrators are kept in the store: at most "
+        "100,000 of them. 0: they are only logged.",
     )
     admin_key: SecretStr | None = Field(
         default=None,
@@ -181,6 +199,23 @@ class LimitsConfig(Section):
     max_hints: int = Field(default=100, ge=0, description="Most hints of the model preferences.")
     max_texts: int = Field(
         default=100_000, gt=0, description="Most texts of one embedding request."
+    )
+    max_idempotency_bytes: int = Field(
+        default=1_000_000,
+        gt=0,
+        description="Largest answer that is stored for an `Idempotency-Key`. A request that "
+        "repeats one with a larger answer gets 409.",
+    )
+    max_idempotency_answers: int = Field(
+        default=10_000,
+        gt=0,
+        description="Most stored answers; above it the oldest ones are deleted.",
+    )
+    max_idempotency_answers_per_key: int = Field(
+        default=1_000, gt=0, description="The same for the requests of one key."
+    )
+    max_idempotency_total_bytes: int = Field(
+        default=256_000_000, gt=0, description="Most bytes of all stored answers together."
     )
     max_mcp_servers: int = Field(default=16, ge=0, description="Most MCP servers.")
     max_mcp_connections: int = Field(

@@ -228,6 +228,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
 HARMLESS = frozenset(
     {
         *(("server", name) for name in ("port", "log", "workers", "grace_s", "drain_s")),
+        *(("server", name) for name in ("idempotency_ttl_s", "keep_error_text", "audit_days")),
         *(
             ("providers", "*", name)
             for name in ("kind", "threads", "context", "max_concurrent", "api_version", "region")

@@ -32,7 +32,8 @@ word that the host of an MCP client gives for its refusal, and None elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, ClassVar
 
 import msgspec
@@ -46,11 +47,26 @@ LONGEST_PROBLEM = 1000
 _LONGEST_SHOWN = 100
 
 
+class Advice(StrEnum):
+    """What a caller can do about an error, where that is said differently at each interface."""
+
+    IGNORE_OPTIONS = "ignore_options"
+    ENCODE_AUDIO = "encode_audio"
+
+
+PYTHON_ADVICE: Mapping[Advice, str] = {
+    Advice.IGNORE_OPTIONS: ", or set ignore_invalid_options=True",
+    Advice.ENCODE_AUDIO: "; penstock.audio(...) makes it",
+}
+"""How `str(error)` words it. `error.message`, which HTTP and the command line show, has none."""
+
+
 class Problem(msgspec.Struct, frozen=True):
     """One broken rule: where it is (`messages[2].content`), and what would be right."""
 
     path: str
     message: str
+    advice: Advice | None = None
 
     def __post_init__(self) -> None:
         """Cut what a caller or a provider has made too long to show."""
@@ -97,12 +113,11 @@ def first_problems(problems: Iterable[Problem]) -> list[Problem]:
 def _shortened(problem: Problem) -> Problem:
     if len(problem.path) <= LONGEST_PROBLEM and len(problem.message) <= LONGEST_PROBLEM:
         return problem
-    return Problem(
-        *(
-            f"{text[:LONGEST_PROBLEM]}..." if len(text) > LONGEST_PROBLEM else text
-            for text in (problem.path, problem.message)
-        )
-    )
+    return Problem(_ended(problem.path), _ended(problem.message), problem.advice)
+
+
+def _ended(text: str) -> str:
+    return f"{text[:LONGEST_PROBLEM]}..." if len(text) > LONGEST_PROBLEM else text
 
 
 def shown(value: object) -> str:
@@ -131,11 +146,16 @@ class PenstockError(Exception):
         retryable: bool | None = None,
         retry_after: float | None = None,
         request_id: str | None = None,
+        advice: Iterable[Advice] = (),
     ) -> None:
-        """Say what happened and, where known, to whom."""
+        """Say what happened and, where known, to whom.
+
+        `advice` is worded by the interface at which the error is shown.
+        """
         message = cut(message, MESSAGE)
         super().__init__(message)
         self.message = message
+        self.advice = tuple(dict.fromkeys(advice))
         self.provider = provider
         self.model = None if model is None else cut(model)
         self.status = status
@@ -143,6 +163,10 @@ class PenstockError(Exception):
         self.retry_after = retry_after
         self.request_id = request_id
         self.reason: str | None = None
+
+    def __str__(self) -> str:
+        """The message, with advice for callers of the Python API."""
+        return self.message + "".join(PYTHON_ADVICE[each] for each in self.advice)
 
     def located(
         self,
@@ -181,10 +205,15 @@ class InvalidRequest(PenstockError):
         provider: str | None = None,
         model: str | None = None,
         status: int | None = None,
+        advice: Iterable[Advice] = (),
     ) -> None:
         """Keep the single problems for callers that show them next to their fields."""
-        super().__init__(message, provider=provider, model=model, status=status)
-        self.problems = tuple(problems)
+        problems = tuple(problems)
+        own = [each.advice for each in problems if each.advice is not None]
+        super().__init__(
+            message, provider=provider, model=model, status=status, advice=(*own, *advice)
+        )
+        self.problems = problems
 
     @staticmethod
     def of(problems: Iterable[Problem]) -> InvalidRequest:
@@ -196,10 +225,18 @@ class InvalidRequest(PenstockError):
 class UnsupportedOption(InvalidRequest):
     """The provider or model has no such option; `options` names them."""
 
-    def __init__(self, message: str, *, options: Sequence[str], provider: str, model: str) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        options: Sequence[str],
+        provider: str,
+        model: str,
+        advice: Iterable[Advice] = (),
+    ) -> None:
         """Name the options next to who refuses them."""
         problems = [Problem(name, f"{provider}/{model} does not support it") for name in options]
-        super().__init__(message, problems=problems, provider=provider, model=model)
+        super().__init__(message, problems=problems, provider=provider, model=model, advice=advice)
         self.options = tuple(options)
 
 
@@ -327,7 +364,11 @@ class AllTargetsFailed(PenstockError):
 
     def __init__(self, message: str, *, attempts: Sequence[PenstockError]) -> None:
         """Keep every attempt's error; the last is the likeliest cause."""
-        super().__init__(message, retryable=any(error.retryable for error in attempts))
+        super().__init__(
+            message,
+            retryable=any(error.retryable for error in attempts),
+            advice=[each for error in attempts for each in error.advice],
+        )
         self.attempts = tuple(attempts)
 
     def located(

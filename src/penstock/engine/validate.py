@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.contract.addresses import forbidden, host_of
 from penstock.contract.bounds import NAME, URL, too_long
-from penstock.contract.errors import InvalidRequest, Problem, first_problems, shown
+from penstock.contract.errors import Advice, InvalidRequest, Problem, first_problems, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
 from penstock.contract.messages import (
@@ -121,7 +121,7 @@ def _sound(path: str, audio: Audio) -> Iterator[Problem]:
     try:
         empty = not base64.b64decode(audio.data, validate=True)
     except ValueError as error:
-        yield Problem(f"{path}.data", f"is not base64: {error}; penstock.audio(...) makes it")
+        yield Problem(f"{path}.data", f"is not base64: {error}", Advice.ENCODE_AUDIO)
     else:
         if empty:
             yield Problem(f"{path}.data", "is empty; give a recording")

@@ -20,6 +20,7 @@ from penstock.keys.records import (
     Key,
     KeyBudget,
     KeyHash,
+    KeyScope,
     budget_of,
     hash_of,
     new_text,
@@ -35,6 +36,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody wants of a key that is to be made."""
 
     name: str
+    scope: KeyScope = "calls"
     models: Sequence[str] = ()
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -123,6 +125,8 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["active", "expired", "revoked"]
     source: KeySource
     """Where its models, limits, expiry and tags are set."""
+    scope: KeyScope
+    """`metrics`: it opens `/metrics` alone."""
     models: tuple[str, ...]
     """None: all."""
     requests_per_minute: int | None
@@ -148,6 +152,7 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
             id=key.id,
             state=key.state(at),
             source=source,
+            scope=key.scope,
             models=key.models,
             requests_per_minute=key.requests_per_minute,
             tokens_per_minute=key.tokens_per_minute,
@@ -237,6 +242,7 @@ class KeyDesk:
             Key(
                 name=wanted.name,
                 hashes=(KeyHash(hash_of(text)),),
+                scope=wanted.scope,
                 models=tuple(dict.fromkeys(wanted.models)),
                 requests_per_minute=wanted.requests_per_minute,
                 tokens_per_minute=wanted.tokens_per_minute,

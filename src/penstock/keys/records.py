@@ -10,7 +10,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -69,6 +69,10 @@ class KeyHash(msgspec.Struct, frozen=True, omit_defaults=True):
         return bytes.fromhex(self.hash.removeprefix("sha256:"))
 
 
+KeyScope: TypeAlias = Literal["calls", "metrics"]
+"""What a key opens: everything that its limits allow, or `/metrics` alone."""
+
+
 class KeyBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a key may spend of its own."""
 
@@ -85,6 +89,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the keys that have had this name; the name of a revoked key can be used again."""
     hashes: tuple[KeyHash, ...]
     """The present text first; after a rotation also those that are still let in."""
+    scope: KeyScope = "calls"
     models: tuple[str, ...] = ()
     """Names as callers write them, or `provider/*`; none: all."""
     requests_per_minute: int | None = None
@@ -113,6 +118,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             for model in self.models
             if not model or "*" in model.removesuffix("/*") or model.split() != [model]
         ]
+        if self.scope == "metrics" and (self.models or self.budget):
+            problems.append("scope is metrics, which calls no model: leave models and budget out")
         if problems:
             raise ConfigurationError(f"key {self.name!r}: " + "; ".join(problems))
         check_name(self.name)

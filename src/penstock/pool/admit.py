@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
-from penstock.contract.errors import UnsupportedOption
+from penstock.contract.errors import Advice, UnsupportedOption
 from penstock.contract.exchange import SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, Content, Image, ToolResult
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
 
-_LENIENT = "set ignore_invalid_options=True"
 _DROPPED: dict[str, Any] = {
     "system_prompt": None,
     "temperature": None,
@@ -43,8 +42,10 @@ def admit(
     options = _unsupported_options(request, able)
     if content or (options and not request.ignore_invalid_options):
         names = [*content, *options]
-        hint = _content_remedy(content) if content else f"{_remedy(options)}, or {_LENIENT}"
-        raise _refused(target, names, hint, [_said(name, request, able) for name in names])
+        said = [_said(name, request, able) for name in names]
+        if content:
+            raise _refused(target, names, _content_remedy(content), said)
+        raise _refused(target, names, _remedy(options), said, advice=[Advice.IGNORE_OPTIONS])
     if not options:
         return request, ()
     changes = {name: _DROPPED[name] for name in options if name in _DROPPED}
@@ -77,18 +78,23 @@ def admit_transcription(
     if not able.transcription:
         raise _refused(target, ["transcription"], _content_remedy([]))
     if options and not request.ignore_invalid_options:
-        raise _refused(target, options, f"{_remedy(options)}, or {_LENIENT}")
+        raise _refused(target, options, _remedy(options), advice=[Advice.IGNORE_OPTIONS])
     return msgspec.structs.replace(request, **dict.fromkeys(options)), options
 
 
 def _refused(
-    target: Target, names: Sequence[str], hint: str, said: Sequence[str] = ()
+    target: Target,
+    names: Sequence[str],
+    hint: str,
+    said: Sequence[str] = (),
+    advice: Sequence[Advice] = (),
 ) -> UnsupportedOption:
     return UnsupportedOption(
         f"{target} does not support {', '.join(said or names)}; {hint}",
         options=names,
         provider=target.provider,
         model=target.model,
+        advice=advice,
     )
 
 

@@ -454,8 +454,6 @@ def _tokens(ticket: Ticket[SamplingRequest], text: str) -> int:
     return estimate_text(text, family_of(ticket.attempt.target.model))
 
 
-
-
 async def _resume(first: Sequence[ProviderEvent], rest: ProviderStream) -> ProviderStream:
     async with contextlib.aclosing(rest):
         yield first

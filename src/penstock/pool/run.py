@@ -285,7 +285,7 @@ class Run(Generic[R]):
         last = dict(self.failures)
         if len(last) == 1:
             return errors[-1]
-        said = "; ".join(f"{target}: {error}" for target, error in last.items())
+        said = "; ".join(f"{target}: {error.message}" for target, error in last.items())
         failed = AllTargetsFailed(f"all {len(last)} targets failed: {said}", attempts=errors)
         failed.__cause__ = errors[-1] if errors else None
         return failed

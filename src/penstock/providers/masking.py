@@ -61,7 +61,11 @@ def _mask_own(error: PenstockError, secrets: list[str]) -> None:
     )
     if isinstance(error, InvalidRequest):
         error.problems = tuple(
-            Problem(mask_text(problem.path, secrets), mask_text(problem.message, secrets))
+            Problem(
+                mask_text(problem.path, secrets),
+                mask_text(problem.message, secrets),
+                problem.advice,
+            )
             for problem in error.problems
         )
 

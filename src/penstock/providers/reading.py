@@ -70,7 +70,8 @@ async def read_events(
 ) -> AsyncGenerator[Sequence[ProviderEvent], None]:
     """A batch of events a network read; `refuse` raises what a body without frames stands for.
 
-    `on_alive` is called for bytes that hold no event. Raises MalformedResponse when the body is larger than `allowance`.
+    `on_alive` is called for bytes that hold no event. Raises MalformedResponse when the body is
+    larger than `allowance`.
     """
     frames = framing.decoder()
     clock = asyncio.get_running_loop().time

@@ -4,7 +4,7 @@
 |---|---|---|
 | `/health` | open | open |
 | `/ready` | open | open; its details for operators |
-| `/metrics` | open | operators |
+| `/metrics` | open | operators, and keys with the scope `metrics` |
 | `/admin/...` | the admin key | the admin key |
 | all others | open, to this machine | any key |
 
@@ -40,7 +40,7 @@ from penstock.server.guard import LocalGuard
 from penstock.server.key_limits import limit_headers
 from penstock.telemetry.records import CallRefused
 
-Needs: TypeAlias = Literal["nothing", "optional", "key", "operator", "admin"]
+Needs: TypeAlias = Literal["nothing", "optional", "key", "metrics", "operator", "admin"]
 """What a route asks of its caller; `optional`: a key that is shown must be good."""
 
 logger = logging.getLogger("penstock.server")
@@ -55,6 +55,9 @@ _NO_ADMIN = (
     "this gateway has no admin key, so that nobody gets in here: write admin_key = "
     '"${PENSTOCK_ADMIN_KEY}" below [server] in penstock.toml, set that variable to 16 or more '
     "characters, and start the gateway anew"
+)
+_ONLY_METRICS = Failure(
+    403, "this key is for /metrics alone; use another one here", "permission_error", "metrics_key"
 )
 _NO_STORE = (
     "this gateway cannot check keys now, because its store is unavailable: try again later; the "
@@ -90,7 +93,9 @@ class Access:
         """Whether the caller may see what all others do."""
         if not self.asked or self.admin:
             return True
-        return self.terms is not None and not self.terms.key.models
+        if self.terms is None or self.terms.key.scope == "metrics":
+            return False
+        return not self.terms.key.models
 
     def may_use(self, model: str) -> bool:
         """Whether the caller may ask for this model, and so know of it."""
@@ -243,7 +248,13 @@ class Gate:
                 _unauthorized(_WHY[found.verdict]),
                 found.terms,
             )
+        if found.terms.key.scope == "metrics" and needs != "metrics":
+            if needs == "optional":
+                return Access(asked=True)
+            raise _Refused("a key for /metrics elsewhere", _ONLY_METRICS, found.terms)
         access = Access(asked=True, terms=found.terms)
+        if needs == "metrics" and found.terms.key.scope != "metrics":
+            needs = "operator"
         if needs == "admin" or (needs == "operator" and not access.operator):
             what = "the admin key" if needs == "admin" else "the admin key, or one for all models"
             raise _Refused(

@@ -71,6 +71,8 @@ class AttemptInfo(Answer):
     first_token_s: float | None
     error: str | None
     """The name of the error's type."""
+    error_text: str | None
+    """What the provider said about the failure; null when that is not kept."""
     status: int | None
     """The provider's HTTP status, where the failure has one."""
     retryable: bool
@@ -191,7 +193,7 @@ class RouteInfo(Answer):
 
 
 class RequestInfo(Answer):
-    """One request: nothing that was said in it is kept."""
+    """One request: nothing that was said in it is kept, except for the texts of errors."""
 
     request_id: str
     state: Literal["running", "ended"]
@@ -218,6 +220,8 @@ class RequestInfo(Answer):
     response_id: str | None
     error: str | None
     """The name of the error's type."""
+    error_text: str | None
+    """What was said about the failure; null when that is not kept."""
 
 
 class RequestList(Answer):
@@ -356,6 +360,34 @@ class ConfigAnswer(Answer):
     """What is in force; secrets and what comes from the environment are masked."""
 
     config: dict[str, dict[str, Any]]
+
+
+class AuditInfo(Answer):
+    """One change that an administrator made; secrets are masked."""
+
+    id: int
+    at: float
+    actor: str
+    """`admin key`, the user of the command line, or `configuration`."""
+    origin: str
+    """The address of the caller, `command line`, or `reload`."""
+    action: str
+    """The operation, such as `set_budget`."""
+    subject: str
+    """The name of what was changed."""
+    details: Any
+    """What was asked for."""
+    before: Any
+    """The state before; null when there was nothing."""
+    after: Any
+    """The state after; null when there is nothing."""
+
+
+class AuditList(Answer):
+    """Some changes, newest first, and the cursor of those that follow; null at the end."""
+
+    entries: list[AuditInfo]
+    next: int | None
 
 
 class AttemptEvent(Answer):

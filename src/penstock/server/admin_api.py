@@ -20,6 +20,7 @@ from penstock.mcp.host.queue import ApprovalQueue
 from penstock.server import admin_money as money
 from penstock.server import admin_targets as providers
 from penstock.server.admin_answers import (
+    AuditList,
     BudgetInfo,
     BudgetList,
     ConfigAnswer,
@@ -45,12 +46,14 @@ from penstock.server.admin_approvals import (
     ApprovalList,
     ApprovalOutcome,
 )
+from penstock.server.admin_audit import audit_page, recorded
 from penstock.server.admin_events import DATA, Events
 from penstock.server.admin_keys import Keys
 from penstock.server.admin_local import merged_requests, request_info, request_list
 from penstock.server.admin_questions import (
     ApprovalOrder,
     ApprovalPath,
+    AuditQuery,
     BudgetOrder,
     BudgetPath,
     CancelQuery,
@@ -160,7 +163,7 @@ def endpoints(
     requests, keys, events = Requests(recent, siblings), Keys(keyring), Events(feed)
     accounting = Accounting(keyring)
     targets, desk = Targets(siblings), ApprovalDesk(queue, siblings)
-    return [
+    every: list[AnyEndpoint] = [
         _get("usage", money.usage, UsageAnswer, query=UsageQuery),
         _post(
             "usage",
@@ -262,8 +265,10 @@ def endpoints(
             body=ApprovalOrder,
         ),
         _get("config", providers.config, ConfigAnswer),
+        _get("audit", audit_page, AuditList, query=AuditQuery),
         _get("events", events.events, None, media_type=_SSE),
     ]
+    return [recorded(each, BASE) for each in every]
 
 
 def routes(
@@ -295,7 +300,12 @@ def openapi(known: Iterable[AnyEndpoint]) -> Json:
 
 def admin_document() -> Json:
     """The same without a gateway, for the documentation."""
-    return openapi(endpoints(RecentRequests(), Feed(), Keyring(), Siblings(), ApprovalQueue()))
+    return openapi(endpoints(*unconnected()))
+
+
+def unconnected() -> tuple[RecentRequests, Feed, Keyring, Siblings, ApprovalQueue]:
+    """What endpoints take, without a gateway."""
+    return RecentRequests(), Feed(), Keyring(), Siblings(), ApprovalQueue()
 
 
 def _operation(endpoint: AnyEndpoint) -> Operation:

@@ -38,9 +38,13 @@ class Keys:
     async def create_key(self, engine: Engine, call: Call[Nothing, Nothing, KeyOrder]) -> IssuedKey:
         """Make a key and show it, once: nobody can show it again, for only its hash is kept."""
         order, desk = call.body, _desk(engine)
+        if order.scope == "metrics" and (order.models or order.budget):
+            said = "scope is metrics, which calls no model: leave models and budget out"
+            raise HttpProblem(Failure(409, said, code="key_conflict", param="scope"))
         _check_models(engine, order.models)
         wanted = NewKey(
             name=order.name,
+            scope=order.scope,
             models=order.models,
             requests_per_minute=order.requests_per_minute,
             tokens_per_minute=order.tokens_per_minute,
@@ -112,6 +116,12 @@ class Keys:
         if found is None:
             raise HttpProblem(Failure(404, f"there is no key {name!r}", code="not_found"))
         return KeyInfo.of(found, time.time())
+
+
+async def key_info(engine: Engine, name: str) -> KeyInfo | None:
+    """The key of this name; None when there is none."""
+    found = await _desk(engine).find(name)
+    return None if found is None else KeyInfo.of(found, time.time())
 
 
 def _check_models(engine: Engine, names: Sequence[str]) -> None:

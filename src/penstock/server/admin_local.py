@@ -129,6 +129,7 @@ def running_info(running: RunningRequest) -> RequestInfo:
         stop_reason=None,
         response_id=None,
         error=None,
+        error_text=None,
     )
 
 
@@ -156,6 +157,7 @@ def ended_info(record: RequestRecord) -> RequestInfo:
         stop_reason=record.stop_reason,
         response_id=record.response_id,
         error=record.error,
+        error_text=record.error_text,
     )
 
 
@@ -237,6 +239,7 @@ def _ended(record: AttemptRecord) -> AttemptInfo:
         duration_s=record.duration_s,
         first_token_s=record.first_token_s,
         error=record.error,
+        error_text=record.error_text,
         status=record.status,
         retryable=record.retryable,
         usage=record.usage,
@@ -254,6 +257,7 @@ def _trying(record: AttemptStarted) -> AttemptInfo:
         duration_s=None,
         first_token_s=None,
         error=None,
+        error_text=None,
         status=None,
         retryable=False,
         usage=None,

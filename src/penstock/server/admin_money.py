@@ -133,6 +133,14 @@ def nanos(usd: float) -> int:
     return int((Decimal(repr(usd)) * NANOS).to_integral_value())
 
 
+async def find_budget(engine: Engine, name: str) -> BudgetInfo | None:
+    """The budget of this name; None when there is none."""
+    for each in await engine.budgets():
+        if each.budget.name == name:
+            return budget_info(each)
+    return None
+
+
 async def _existing(engine: Engine, name: str) -> BudgetInfo:
     balances = await engine.budgets()
     found = next((each for each in balances if each.budget.name == name), None)

@@ -115,6 +115,20 @@ class LedgerQuery(Asked):
     oldest_first: bool = False
 
 
+class AuditQuery(Asked):
+    """Which changes; each condition that is given must hold."""
+
+    since: Moment | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+    action: Annotated[Named, Meta(description="Such as `set_budget`.")] | UnsetType = UNSET
+    subject: Annotated[Named, Meta(description="What was changed.")] | UnsetType = UNSET
+    cursor: (
+        Annotated[int, Meta(ge=0, le=2**63 - 1, description="`next` of the page before this one.")]
+        | UnsetType
+    ) = UNSET
+    limit: Limit = 100
+
+
 class RequestsQuery(Asked):
     """Which requests; each condition that is given must hold."""
 
@@ -304,6 +318,9 @@ class KeyOrder(Asked):
     """A key that is to be made."""
 
     name: KeyName
+    scope: Annotated[
+        Literal["calls", "metrics"], Meta(description="`metrics`: it opens `/metrics` alone.")
+    ] = "calls"
     models: Annotated[
         list[ModelName], Meta(max_length=100, description="What it may ask for; none: everything.")
     ] = []

@@ -73,7 +73,7 @@ class Targets:
 
     async def targets(self, engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> TargetList:
         """Every target that was asked so far: its breaker, why it is left alone, and its load."""
-        return await self._all(engine, Question.TARGETS)
+        return await self.all(engine)
 
     async def mark_down(
         self, engine: Engine, call: Call[Nothing, Nothing, DownOrder]
@@ -100,6 +100,10 @@ class Targets:
         answers = await self._siblings.ask(Question.TARGETS)
         lists = [msgspec.convert(each, TargetList) for each in answers]
         return [target.target for part in lists for target in part.targets]
+
+    async def all(self, engine: Engine) -> TargetList:
+        """The targets of all workers."""
+        return await self._all(engine, Question.TARGETS)
 
     async def _all(self, engine: Engine, question: Question, argument: object = None) -> TargetList:
         answers = await self._siblings.ask(question, argument)

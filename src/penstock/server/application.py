@@ -43,9 +43,11 @@ from penstock.server.approvals import Approvals
 from penstock.server.asgi import App
 from penstock.server.cors import Cors
 from penstock.server.exporting import exporter_of
+from penstock.server.idempotency import Idempotency
 from penstock.server.mcp_endpoint import MCPEndpoint
 from penstock.server.patience import Patience
 from penstock.server.siblings import Question, Siblings
+from penstock.server.stored_answers import AnswerLimits
 from penstock.telemetry.feed import Feed
 from penstock.telemetry.logs import RequestLog
 from penstock.telemetry.merged import Samples
@@ -53,6 +55,7 @@ from penstock.telemetry.prometheus import Condition, PrometheusMetrics
 from penstock.telemetry.recent import RecentRequests
 from penstock.telemetry.records import (
     AttemptRecord,
+    CallRefused,
     Record,
     RequestRecord,
     RequestStarted,
@@ -66,6 +69,9 @@ from penstock.wiring import (
     store_guards,
     targets_of,
 )
+
+METERED = (RequestStarted, AttemptRecord, RequestRecord, CallRefused)
+"""What the metrics count."""
 
 
 def application(
@@ -92,6 +98,7 @@ def application(
     exporter = exporter_of(config)
     siblings = siblings or Siblings()
     approving = Approvals(approvals or ApprovalQueue())
+    idempotency = Idempotency()
 
     telling: set[asyncio.Task[list[object]]] = set()
 
@@ -105,7 +112,8 @@ def application(
 
     def opened() -> Engine:
         engine = open_engine()
-        engine.hooks.subscribe(metrics, only=(RequestStarted, AttemptRecord, RequestRecord))
+        engine.hooks.keep_error_text = config.server.keep_error_text
+        engine.hooks.subscribe(metrics, only=METERED)
         if siblings.others:
             engine.hooks.subscribe(tell_pause, only=(TargetPaused,))
         if exporter is not None:
@@ -123,10 +131,14 @@ def application(
         opened,
         {
             **home.ROUTES,
-            **openai_api.ROUTES,
-            **responses_api.ROUTES,
-            **anthropic_api.ROUTES,
-            **sampling_api.routes(siblings, approving),
+            **idempotency.wrapped(
+                {
+                    **openai_api.ROUTES,
+                    **responses_api.ROUTES,
+                    **anthropic_api.ROUTES,
+                    **sampling_api.routes(siblings, approving),
+                }
+            ),
             **feedback_api.ROUTES,
             **estimates_api.ROUTES,
             **usage_api.routes(recent, siblings),
@@ -150,6 +162,9 @@ def application(
             write_s=limits.write_timeout_s,
         )
         approving.configure(config.sampling)
+        if app.engine is not None:
+            app.engine.hooks.keep_error_text = server.keep_error_text
+        idempotency.configure(config.storage.path, _answer_limits(config))
         app.max_request_bytes = limits.max_request_bytes
         app.max_json_values = limits.max_json_values
         app.cors = Cors(server.cors_origins) if server.cors_origins else None
@@ -171,7 +186,12 @@ def application(
     answer_about_approvals(siblings, approving.queue)
     configure(config)
     app.configure = configure
-    app.leave = mcp.aclose
+
+    async def leave() -> None:
+        await mcp.aclose()
+        await idempotency.aclose()
+
+    app.leave = leave
     if exporter is not None:
         app.finish = lambda: asyncio.to_thread(exporter.close)
     return app
@@ -181,6 +201,17 @@ async def take_over(siblings: Siblings, engine: Engine) -> None:
     """Hold back what the other workers hold back, in a worker that takes another's place."""
     for answer in await siblings.ask(Question.HELD):
         engine.hold_back(msgspec.convert(answer, HeldBack))
+
+
+def _answer_limits(config: Config) -> AnswerLimits:
+    limits = config.limits
+    return AnswerLimits(
+        config.server.idempotency_ttl_s,
+        limits.max_idempotency_bytes,
+        limits.max_idempotency_answers,
+        limits.max_idempotency_answers_per_key,
+        limits.max_idempotency_total_bytes,
+    )
 
 
 def running(app: App) -> Engine:

@@ -153,6 +153,12 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
     @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        """Every method and path that is answered; `/*` is everything below a path."""
+        below = {(method, f"{prefix}*") for method, prefix in self._below}
+        return frozenset({*self._routes, *below})
+
+    @property
     def engine(self) -> Engine | None:
         """Who answers now; None before the start."""
         return self._engine
@@ -202,7 +208,7 @@ class App:
         except Exception as error:  # noqa: BLE001 - nothing may reach the client but a door's words
             if self.gate is not None:
                 error = self.gate.failed(exchange, error)
-            await _fail(exchange, errors, error)
+            await tell_error(exchange, errors, error)
         finally:
             exchange.close()
 
@@ -286,7 +292,8 @@ def _forget_cancellation() -> None:
         task.uncancel()
 
 
-async def _fail(exchange: Exchange, errors: ErrorShape, error: Exception) -> None:
+async def tell_error(exchange: Exchange, errors: ErrorShape, error: Exception) -> None:
+    """Answer with this error in the endpoint's shape, or end the stream with it."""
     known = error.request_id if isinstance(error, PenstockError) else None
     request_id = known or exchange.request_id or new_request_id()
     failure = failure_of(error)

@@ -17,7 +17,7 @@ _SHOWN = (
     b"x-request-id, request-id, retry-after, x-penstock-provider, x-penstock-model, "
     b"x-penstock-cost-usd, x-penstock-attempts, x-ratelimit-limit-requests, "
     b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
-    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
+    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, idempotency-replayed"
 )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from penstock.contract.bounds import NAME, TRACE_STATE
-from penstock.contract.errors import ModelNotFound, shown
-from penstock.contract.events import StreamEvent
+from penstock.contract.errors import ContentRejected, ModelNotFound, shown
+from penstock.contract.events import Cancelled, Error, StreamEvent
 from penstock.contract.requests import Caller
 from penstock.engine.meter import NOBODY
 from penstock.engine.running import new_request_id
@@ -58,6 +58,7 @@ class Exchange:
     """
 
     __slots__ = (
+        "_body",
         "_client",
         "_limit",
         "_max_values",
@@ -76,6 +77,7 @@ class Exchange:
         "path",
         "request_id",
         "started",
+        "whole",
     )
 
     def __init__(
@@ -105,6 +107,9 @@ class Exchange:
         """Whether the answer is complete, so that nothing more can be told."""
         self.gone = False
         """Whether the client has gone and the task was cancelled for it."""
+        self.whole = True
+        """Whether the answer is one to keep: False for a stream that ended in an error."""
+        self._body: bytes | None = None
         self._receive = receive
         self._send = send
         self._limit = limit
@@ -160,6 +165,11 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body; raises HttpProblem as soon as it is known to be too large."""
+        if self._body is None:
+            self._body = await self._read_body()
+        return self._body
+
+    async def _read_body(self) -> bytes:
         announced = self.headers.get(b"content-length")
         if announced is not None and announced.isdigit() and int(announced) > self._limit:
             raise self._too_large(drain=int(announced) <= _DRAIN_FACTOR * self._limit)
@@ -219,10 +229,44 @@ class Exchange:
         """Events; returns when the client has taken enough of what was written before."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def end(self, data: bytes = b"") -> None:
-        """The last events, if any, and the end of the stream."""
+    async def end(self, data: bytes = b"", *, last: StreamEvent | None = None) -> None:
+        """The last events, if any, and the end of the stream.
+
+        `last` is the event that ended it, which may be an error.
+        """
         self.ended = True
+        if isinstance(last, Cancelled) or (
+            isinstance(last, Error) and not isinstance(last.error, ContentRejected)
+        ):
+            self.whole = False
         await self._send({"type": "http.response.body", "body": data})
+
+    async def replay(self, status: int, headers: Iterable[Header], body: bytes) -> None:
+        """An answer that was given before, with the limits and origins of this request."""
+        self.started = self.ended = True
+        all_headers = [
+            *self._named(headers),
+            (b"content-length", b"%d" % len(body)),
+            *self._limits(),
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    def passed_on_by(self, send: Send) -> Exchange:
+        """The same request, answered through `send`; it goes on when the client goes away."""
+        scope: Scope = {**self._scope, ON_LOST: []}
+        inner = Exchange(scope, self._receive, send, self._limit, self._max_values)
+        inner._body = self._body
+        inner.access, inner.cors, inner.request_id = self.access, self.cors, self.request_id
+        return inner
+
+    async def forward_event(self, event: Event) -> None:
+        """Send what an inner exchange answers, and know how far it has come."""
+        if event["type"] == "http.response.start":
+            self.started = True
+        elif not event.get("more_body", False):
+            self.ended = True
+        await self._send(event)
 
     @property
     def scope(self) -> Scope:
@@ -354,7 +398,7 @@ async def forward(exchange: Exchange, handle: StreamHandle, encoder: BatchEncode
         async for batch in batches:
             data = encoder.encode(batch)
             if encoder.ended:
-                await exchange.end(data)
+                await exchange.end(data, last=batch[-1])
                 break
             if data:
                 await exchange.write(data)

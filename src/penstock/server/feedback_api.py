@@ -45,7 +45,7 @@ async def feedback(engine: Engine, exchange: Exchange) -> None:
         )
     except InvalidRequest as error:
         # All else has been checked above.
-        failure = Failure(404, str(error), code="not_found", param="request_id")
+        failure = Failure(404, error.message, code="not_found", param="request_id")
         raise HttpProblem(failure) from error
     await exchange.reply_nothing()
 

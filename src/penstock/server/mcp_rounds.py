@@ -185,6 +185,6 @@ async def follow(
                 await exchange.begin_stream(stream_facts(request_id, attempt))
             data = encoder.encode([event])
             if encoder.ended:
-                await exchange.end(data)
+                await exchange.end(data, last=event)
             elif data:
                 await exchange.write(data)

@@ -24,6 +24,7 @@ _WHY: Mapping[int, str] = {
     404: "There is nothing of this name.",
     409: "It cannot be done in the state that things are in.",
     413: "The request is too large.",
+    422: "The `Idempotency-Key` was used for another request.",
     429: "Too many requests or tokens, or no money left.",
     499: "The request was cancelled.",
     500: "A fault of the gateway; its log says more.",

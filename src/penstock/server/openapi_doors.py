@@ -50,6 +50,8 @@ _JSON, _SSE = "application/json", "text/event-stream"
 _REFUSALS = (401, 403, 429)
 _ANSWERING = (400, 404, 413, 499, 500, 502, 503, 504, *_REFUSALS)
 """What a request to a model may fail with."""
+_REPEATED = (409, 422)
+"""What a repeated request with an `Idempotency-Key` may fail with besides."""
 _SAID = {"role": "user", "content": "Why is the sky blue?"}
 _SAMPLED = {"role": "user", "content": {"type": "text", "text": "Why is the sky blue?"}}
 _DESCRIPTION = (
@@ -109,6 +111,7 @@ def operations() -> Sequence[Operation]:
             example={"messages": [_SAID]},
             error=AnthropicError,
             streams=False,
+            spends=False,
         ),
         _ask(
             "/v1/sampling/createMessage",
@@ -222,7 +225,7 @@ def operations() -> Sequence[Operation]:
             "/metrics",
             "metrics",
             "Counters for Prometheus.",
-            "operator",
+            "metrics",
             [Content(200, "The counters.", dict.fromkeys(METRICS_TYPES))],
             (401, 403),
             Error,
@@ -242,6 +245,7 @@ def _ask(
     example: Mapping[str, Any],
     error: type = Error,
     streams: bool = True,
+    spends: bool = True,
 ) -> Operation:
     types: dict[str, type | None] = {_JSON: answer}
     if streams:
@@ -256,10 +260,13 @@ def _ask(
         summary,
         "key",
         answers,
-        _ANSWERING,
+        sorted({*_ANSWERING, *(_REPEATED if spends else ())}),
         error,
         body=body,
         example=example,
+        headers={"idempotency-key": "A repeated request with the same key gets the stored answer."}
+        if spends
+        else {},
         group=group,
         request_group=f"{group}Request",
     )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from penstock.budget.reports import Balance
 from penstock.contract.errors import PenstockError
 from penstock.gateway import Engine
 from penstock.keys.ring import Keyring
+from penstock.server.admin_targets import Targets
 from penstock.server.asgi import Route, Routes
 from penstock.server.exchange import Exchange
 from penstock.server.siblings import Question, Siblings
+from penstock.server.state_metrics import StateMetrics
 from penstock.telemetry.merged import Samples
 from penstock.telemetry.prometheus import PrometheusMetrics
 
@@ -71,7 +74,7 @@ class Readiness:
                 f"ledger: no answer within {ANSWERED_S} s: it is locked, or its disk is slow",
             )
         except PenstockError as error:
-            return None, f"ledger: {error}"
+            return None, f"ledger: {error.message}"
 
     def _probing(self, engine: Engine) -> asyncio.Task[int]:
         """One probe for all who ask, so that nobody can make the gateway write without end."""
@@ -102,7 +105,7 @@ async def _model(engine: Engine) -> str | None:
     except TimeoutError:
         return f"default model: it was not routed within {ANSWERED_S} s"
     except PenstockError as error:
-        return f"default model: {error}"
+        return f"default model: {error.message}"
     if any(each.available for each in ranked):
         return None
     reasons = [f"{each.target}: {'; '.join(each.reasons)}" for each in ranked]
@@ -121,8 +124,19 @@ class Metrics:
         """In the format that the scraper prefers; all workers together."""
         accept = exchange.headers.get(b"accept", b"").decode("latin-1")
         others = [Samples(each) for each in await self._siblings.ask(Question.METRICS)]
-        body, content_type = self._metrics.exposition(accept, others)
+        targets = await Targets(self._siblings).all(engine)
+        states = StateMetrics(await _budgets(engine), targets.targets)
+        body, content_type = self._metrics.exposition(accept, others, states)
         await exchange.reply(body, content_type=content_type.encode())
+
+
+async def _budgets(engine: Engine) -> Sequence[Balance] | None:
+    """The budgets; None when the ledger does not answer soon: the other metrics must be served."""
+    try:
+        async with asyncio.timeout(ANSWERED_S):
+            return await engine.budgets()
+    except (PenstockError, TimeoutError):
+        return None
 
 
 def routes(
@@ -134,5 +148,5 @@ def routes(
     """The paths of this page."""
     return {
         ("GET", "/ready"): Route(Readiness(keys, draining), needs="optional"),
-        ("GET", "/metrics"): Route(Metrics(metrics, siblings), needs="operator"),
+        ("GET", "/metrics"): Route(Metrics(metrics, siblings), needs="metrics"),
     }

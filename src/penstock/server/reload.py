@@ -40,14 +40,16 @@ class Reloader:
         watches: bool = True,
         on_renewed: Callable[[], None] = lambda: None,
         on_read: Callable[[ConfigReloaded], None] = lambda _: None,
+        on_change: Callable[[Config, Config, str], None] = lambda _before, _now, _file: None,
     ) -> None:
         """`apply` makes a configuration hold, or raises and leaves everything as it is.
 
         `files` are watched: the configuration, and what else decides about it.
         Without `watches` it reads only what it is told to. `on_renewed` hears of certificates,
-        `on_read` of configurations.
+        `on_read` of configurations. `on_change` records one that took effect; it may block.
         """
         self._on_read = on_read
+        self._on_change = on_change
         self._watches = watches
         self._on_renewed = on_renewed
         self._config = config
@@ -108,6 +110,7 @@ class Reloader:
         names = [name for name in Config.model_fields if _differs(before, config, name)]
         logger.info("reloaded %s: %s", file, ", ".join(names))
         self._tell(None)
+        await asyncio.to_thread(self._on_change, before, config, str(file))
         fixed = [name for name in FIXED if _differs(before.server, config.server, name)]
         what = [f"server.{name}" for name in fixed]
         if _differs(before, config, "telemetry"):

@@ -62,7 +62,7 @@ async def _stream(
             async for batch in batches:
                 data = b"".join(encoder.encode(batch))
                 if encoder.ended:
-                    await exchange.end(data)
+                    await exchange.end(data, last=batch[-1])
                     break
                 if data:
                     await exchange.write(data)

@@ -31,7 +31,9 @@ from penstock.keys.windows import window_of
 from penstock.pool.supervise import Supervisor
 from penstock.providers.embedded.install import missing
 from penstock.providers.registry import KINDS
+from penstock.server.admin_audit import record_reload
 from penstock.server.application import application, take_over
+from penstock.server.asgi import App
 from penstock.server.exporting import check
 from penstock.server.guard import is_loopback
 from penstock.server.http_server import GatewayServer
@@ -203,6 +205,8 @@ async def _serve(job: Job, listener: socket.socket, post: Post | None = None) ->
         certificates,
         watches=post is None,
         on_read=lambda read: app.engine.hooks.happened(read) if app.engine is not None else None,
+        # All workers reload; one of them records it.
+        on_change=partial(_record_reload, app) if index == 0 else lambda _before, _now, _file: None,
     )
 
     def stop() -> None:
@@ -279,6 +283,11 @@ async def _supervise(
     if not code:
         screen.stopped()
     return code
+
+
+def _record_reload(app: App, before: Config, now: Config, file: str) -> None:
+    if app.engine is not None:
+        record_reload(app.engine, before, now, file)
 
 
 class Drain:

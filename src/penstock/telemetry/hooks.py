@@ -87,7 +87,7 @@ class _Subscription:
 class Hooks:
     """Tells subscribers what happens, each record once, in the order of their subscription."""
 
-    __slots__ = ("_subscriptions", "_wanting", "wants_content")
+    __slots__ = ("_subscriptions", "_wanting", "keep_error_text", "wants_content")
 
     wants_content: bool
     """Whether anybody asked for `RequestContent`; without it none need be made."""
@@ -98,6 +98,8 @@ class Hooks:
         self._subscriptions: tuple[_Subscription, ...] = ()
         self._wanting: dict[type[Record], tuple[_Subscription, ...]] = {}
         self.wants_content = False
+        self.keep_error_text = False
+        """Whether records hold what providers say about failures."""
 
     @property
     def active(self) -> bool:

@@ -1,13 +1,13 @@
 """One line for each request that has ended, for people or for machines.
 
-Lines hold what a `RequestRecord` holds: names, numbers and outcomes, and nothing that was said.
+Lines hold what a `RequestRecord` holds: names, numbers, outcomes, and error texts if they
+are kept.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 import time
 from functools import lru_cache
@@ -16,14 +16,15 @@ from typing import Any, Literal, TextIO, TypeAlias
 import msgspec
 
 from penstock.contract.bounds import MESSAGE, cut
-from penstock.telemetry.records import Record, RequestRecord
+from penstock.telemetry.error_text import mask_keys
+from penstock.telemetry.records import AttemptRecord, Record, RequestRecord
 
 LogForm: TypeAlias = Literal["console", "json"]
 LOGGER = "penstock.requests"
 _FIELDS = "penstock_fields"
 _LONGEST_TRACE = 4 * MESSAGE
-_KEY_BEGINS = "psk_"
-_KEY_TEXT = re.compile(rf"{_KEY_BEGINS}[\w-]+")
+_LONGEST_REASON = 160
+"""Characters of an error's text in a line for people; the JSON line has all of it."""
 _LEVELS = {"ok": logging.INFO, "cancelled": logging.INFO, "failed": logging.WARNING}
 
 
@@ -139,6 +140,8 @@ class _Told:
             parts.append(f"${told['cost_usd']:.6f}")
         if "key" in told:
             parts.append(f"key {told['key']}")
+        if "error_text" in told:
+            parts.append(cut(told["error_text"], _LONGEST_REASON))
         return "  ".join([*parts, told["request_id"]])
 
 
@@ -153,8 +156,10 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
         "upstream_model": record.model,
         "outcome": record.outcome,
         "error": record.error,
+        "error_text": record.error_text,
         "stream": record.stream or None,
         "attempts": len(record.attempts),
+        "failed_attempts": [_failure(each) for each in record.attempts if each.error] or None,
         "duration_ms": round(record.duration_s * 1000),
         "first_token_ms": (
             None if record.first_token_s is None else round(record.first_token_s * 1000)
@@ -168,9 +173,20 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _failure(record: AttemptRecord) -> dict[str, Any]:
+    fields = {
+        "target": f"{record.provider}/{record.model}",
+        "status": record.status,
+        "error": record.error,
+        "error_text": record.error_text,
+        "duration_ms": round(record.duration_s * 1000),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _name(said: str) -> str:
     """The name of a model, short, and without a key that a caller has put in its place."""
-    return cut(_KEY_TEXT.sub(f"{_KEY_BEGINS}***", said) if _KEY_BEGINS in said else said)
+    return cut(mask_keys(said))
 
 
 def _moment(created: float, msecs: float) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 OTHER = "other"
+OVERFLOW = "_other"
+"""The same for names of keys and budgets, of which one may be `other`; none begins with `_`."""
 
 
 class Names:
@@ -14,10 +16,14 @@ class Names:
     that nonsense neither becomes a series nor uses up the places.
     """
 
-    def __init__(self, known: Iterable[str] = (), limit: int = 100) -> None:
-        """`known` are the names of the configuration, which always have a place."""
+    def __init__(self, known: Iterable[str] = (), limit: int = 100, overflow: str = OTHER) -> None:
+        """`known` are the names of the configuration, which always have a place.
+
+        All that have none are `overflow`.
+        """
         self._names = set(known)
         self._free = limit
+        self._overflow = overflow
 
     def know(self, names: Iterable[str]) -> None:
         """These are in the configuration, too."""
@@ -28,7 +34,7 @@ class Names:
         if name in self._names:
             return name
         if not proven or self._free <= 0:
-            return OTHER
+            return self._overflow
         self._free -= 1
         self._names.add(name)
         return name

@@ -7,12 +7,14 @@ from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from penstock.contract.exchange import Usage
 from penstock.telemetry.merged import Merged, Samples, samples_of
-from penstock.telemetry.names import OTHER, Names
+from penstock.telemetry.names import OTHER, OVERFLOW, Names
 from penstock.telemetry.records import (
     AttemptRecord,
+    CallRefused,
     Record,
     RequestIdentity,
     RequestRecord,
@@ -26,6 +28,12 @@ DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0,
 FIRST_TOKEN_BUCKETS = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6)
 DEFAULT_MODEL = "default"
 """The label of a request that names no model."""
+NO_KEY = "_none"
+"""The label of a request without a key."""
+MOST_KEYS = 200
+"""Keys that have a label of their own, in the order of their first request."""
+_REFUSALS = {401: "unauthorized", 403: "forbidden", 404: "model", 429: "rate_limit", 503: "storage"}
+_REFUSED_BY_ERROR = {"BudgetExceeded": "budget", "SamplingRejected": "approval"}
 
 
 STATUSES = ("up", "degraded", "down")
@@ -53,6 +61,7 @@ class PrometheusMetrics:
         models: Iterable[str] = (),
         targets: Iterable[str] = (),
         max_names: int = 100,
+        max_keys: int = MOST_KEYS,
         registry: CollectorRegistry | None = None,
         health: Callable[[], Iterable[Condition]] = lambda: (),
     ) -> None:
@@ -64,6 +73,7 @@ class PrometheusMetrics:
         self.registry = registry or CollectorRegistry()
         self._models = Names((DEFAULT_MODEL,), max_names)
         self._targets = Names((), max_names)
+        self._keys = Names((), max_keys, OVERFLOW)
         self.know(models, targets)
         self._running: dict[RequestIdentity, str] = {}
         place = ("provider", "upstream_model")
@@ -126,6 +136,30 @@ class PrometheusMetrics:
             place,
             registry,
         )
+        self._key_requests = Counted(
+            "penstock_key_requests",
+            "Requests that have ended, by key.",
+            ("key", "outcome"),
+            registry,
+        )
+        self._key_tokens = Counted(
+            "penstock_key_tokens",
+            "Tokens as providers counted them, by key.",
+            ("key", "type"),
+            registry,
+        )
+        self._key_cost = Counted(
+            "penstock_key_cost_usd",
+            "What requests cost, in US dollars, by key.",
+            ("key",),
+            registry,
+        )
+        self._refusals = Counted(
+            "penstock_refusals",
+            "Requests that were refused before a model was called, by key and reason.",
+            ("key", "reason"),
+            registry,
+        )
 
         Current(
             "penstock_target_health",
@@ -167,17 +201,29 @@ class PrometheusMetrics:
             self._count_attempt(record)
         elif isinstance(record, RequestRecord):
             self._count_request(record)
+            self._count_for_key(record)
+        elif isinstance(record, CallRefused):
+            reason = _REFUSALS.get(record.status, OTHER)
+            self._refusals.add(1, self._key(record.key), reason)
 
-    def exposition(self, accept: str = "", others: Sequence[Samples] = ()) -> tuple[bytes, str]:
+    def exposition(
+        self,
+        accept: str = "",
+        others: Sequence[Samples] = (),
+        states: Collector | None = None,
+    ) -> tuple[bytes, str]:
         """The metrics in the format that this `Accept` header prefers, and its content type.
 
-        `others` are those of other processes, which are added.
+        `others` are those of other processes, which are added. `states` collects what is known only
+        at the moment of the scrape.
         """
         encode, content_type = choose_encoder(accept)
-        if not others:
+        if not others and states is None:
             return encode(self.registry), content_type
         merged = CollectorRegistry()
         merged.register(Merged([self.samples(), *others]))
+        if states is not None:
+            merged.register(states)
         return encode(merged), content_type
 
     def samples(self) -> Samples:
@@ -209,6 +255,20 @@ class PrometheusMetrics:
             self._tokens.add(tokens, *place, kind)
         if record.cost_nanos:
             self._cost.add(record.cost_nanos / 1e9, *place)
+
+    def _count_for_key(self, record: RequestRecord) -> None:
+        key = self._key(record.key)
+        self._key_requests.add(1, key, record.outcome)
+        for kind, tokens in _counts(record.usage):
+            self._key_tokens.add(tokens, key, kind)
+        if record.cost_nanos:
+            self._key_cost.add(record.cost_nanos / 1e9, key)
+        if (reason := _REFUSED_BY_ERROR.get(record.error or "")) is not None:
+            self._refusals.add(1, key, reason)
+
+    def _key(self, name: str | None) -> str:
+        # Only keys that were shown and known have a name here.
+        return NO_KEY if name is None else self._keys.label(name, proven=True)
 
     def _place(self, provider: str, model: str, proven: bool) -> tuple[str, str]:
         # A provider's name is one of the configuration's, or there would be nobody to ask.

@@ -1,8 +1,8 @@
 """What is told about requests and attempts, and about what happens beside them.
 
-No record holds what was said: no message, no answer, no value of the caller's metadata, and no text
-of an error but the reason for which a breaker has opened. Content is a record of its own, made only
-for a subscriber that asked for it.
+No record holds what was said: no message, no answer, no value of the caller's metadata. The text of
+an error, in which a provider may quote a prompt, is there only if `Hooks.keep_error_text` is set.
+Content is a record of its own, made only for a subscriber that asked for it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from penstock.contract.errors import PenstockError, RequestCancelled
 from penstock.contract.exchange import SamplingRequest, StopReason, Usage
 from penstock.contract.messages import Content
 from penstock.contract.ports import RouteDecision, Target
+from penstock.telemetry.error_text import error_text_of
 
 Operation: TypeAlias = Literal["chat", "embeddings", "transcription"]
 Outcome: TypeAlias = Literal["ok", "failed", "cancelled"]
@@ -81,6 +82,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """What each call took, where there were several: a price may depend on a call's length."""
     key: str | None = None
     """The name of the key that the caller has shown."""
+    error_text: str | None = None
+    """What the provider said about the failure, where that is kept."""
 
     @property
     def bills(self) -> tuple[Usage, ...]:
@@ -97,8 +100,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         usage: Usage | None = None,
         calls: Sequence[Usage] = (),
         dropped_options: tuple[str, ...] = (),
+        keep_error_text: bool = False,
     ) -> AttemptRecord:
-        """The end of what has begun; the error is read for its type, never for its text."""
+        """The end of what has begun."""
         known = isinstance(error, PenstockError)
         return AttemptRecord(
             request_id=begun.request_id,
@@ -116,6 +120,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             dropped_options=dropped_options,
             calls=tuple(calls) if len(calls) > 1 else (),
             key=begun.key,
+            error_text=error_text_of(error) if keep_error_text and error_name(error) else None,
         )
 
 
@@ -154,6 +159,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     attempts: tuple[AttemptRecord, ...] = ()
     error: str | None = None
     """The name of the error's type."""
+    error_text: str | None = None
+    """What was said about the failure, where that is kept."""
 
     @staticmethod
     def of(
@@ -173,6 +180,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         ranked: Sequence[Target] = (),
         allowed: Sequence[Target] = (),
         decision: RouteDecision | None = None,
+        keep_error_text: bool = False,
     ) -> RequestRecord:
         """The end of what has begun; who answered is the last attempt's, unless it is given."""
         last = attempts[-1] if attempts else None
@@ -199,6 +207,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             continued_by=continued_by,
             attempts=attempts,
             error=error_name(error),
+            error_text=error_text_of(error) if keep_error_text and error_name(error) else None,
         )
 
 

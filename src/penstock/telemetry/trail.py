@@ -65,6 +65,7 @@ class Try:
             usage=sum(calls[1:], calls[0]) if calls else None,
             calls=calls,
             dropped_options=self._attempt.dropped_options,
+            keep_error_text=self._trail.hooks.keep_error_text,
         )
         self._trail.attempts.append(record)
         self._trail.hooks.attempt(record)
@@ -154,6 +155,7 @@ class Trail:
                 ranked=self.ranked,
                 allowed=self.allowed,
                 decision=self.decision,
+                keep_error_text=self.hooks.keep_error_text,
             )
         )
 

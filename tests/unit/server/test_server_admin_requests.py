@@ -46,6 +46,7 @@ async def test_a_request_is_kept_with_its_route_attempts_timings_and_cost() -> N
         "stop_reason": "endTurn",
         "response_id": info["response_id"],
         "error": None,
+        "error_text": None,
     }
     assert {**attempt, "started": 0, "duration_s": 0} == {
         "number": 1,
@@ -56,6 +57,7 @@ async def test_a_request_is_kept_with_its_route_attempts_timings_and_cost() -> N
         "duration_s": 0,
         "first_token_s": None,
         "error": None,
+        "error_text": None,
         "status": None,
         "retryable": False,
         "usage": {"input_tokens": 20, "output_tokens": 10},

@@ -192,7 +192,12 @@ def test_nothing_secret_is_left_in_a_configuration(monkeypatch: pytest.MonkeyPat
     assert shown["providers"]["bedrock"]["profile"] == "${PROFILE}"
     assert shown["providers"]["bedrock"]["region"] == "${REGION:-us-east-1}"
     assert shown["models"]["default"]["targets"] == ["${NAME:-one}/x", "two/y"]
-    assert shown["keys"]["ci"] == {"hash": MASK, "models": [], "tags": {"team": "search"}}
+    assert shown["keys"]["ci"] == {
+        "hash": MASK,
+        "scope": "calls",
+        "models": [],
+        "tags": {"team": "search"},
+    }
     # The rest is as it is in force, defaults included.
     assert shown["pool"]["retries"] == 2
     # The engine itself still has the values.

@@ -1,11 +1,13 @@
 """Several processes behind one port: one set of limits, one ledger, and nobody is missed."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Generator
@@ -143,6 +145,19 @@ targets = ["up/m"]
 prices."up/m" = {{ input = 1.0, output = 1.0 }}
 """
 ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"late"},"finish_reason":"stop"}]}'
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(
+    ANSWER
+)
+
+
+def read_until(connection: socket.socket, end: bytes) -> bytes:
+    """What arrives up to these bytes."""
+    data = b""
+    while end not in data:
+        more = connection.recv(65_536)
+        assert more, data
+        data += more
+    return data
 
 
 def refuses(address: tuple[str, int]) -> bool:
@@ -169,11 +184,59 @@ def test_who_comes_while_running_requests_finish_is_refused_at_once(tmp_path: Pa
         while not refuses(address):
             pass
         # The one that was let in before is still being answered.
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}"
-        asked.sendall(head.encode() + b"\r\n\r\n" + ANSWER)
+        asked.sendall(HEAD + ANSWER)
         answer = running.result(50)
         assert (answer.status_code, "late" in answer.text) == (200, True)
         assert gateway.process.wait(50) == 0
+        asked.close()
+
+
+def test_workers_share_the_answers_of_repeated_requests(tmp_path: Path) -> None:
+    headers = {"idempotency-key": "k1"}
+    with fleet(tmp_path) as gateway, ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(gateway.ask, headers=headers) for _ in range(20)]
+        answers = [each.result() for each in asked]
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.headers["x-request-id"] for answer in answers}) == 1
+        replayed = [answer.headers["idempotency-replayed"] for answer in answers]
+        assert replayed.count("false") == 1
+        assert gateway.stop() == 0
+
+
+def test_a_repeated_request_after_a_kill_makes_one_new_call(tmp_path: Path) -> None:
+    headers = {"idempotency-key": "k1"}
+    fields = {"model": "slow"}
+    with socket.create_server(("127.0.0.1", 0)) as upstream, ThreadPoolExecutor() as threads:
+        wire = WIRE.format(port=upstream.getsockname()[1])
+        with fleet(tmp_path, wire) as gateway:
+            workers = gateway.workers()
+            first = threads.submit(gateway.ask, headers=headers, fields=fields)
+            asked, _ = upstream.accept()
+            for each in (gateway.process.pid, *workers):
+                os.kill(each, signal.SIGKILL)
+            assert first.exception(30) is not None
+            asked.close()
+        # In the place of waiting for it: the lease of the process that was killed is over.
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger-answers.db")) as file:
+            assert file.execute("SELECT state FROM answers").fetchall() == [("running",)]
+            file.execute("UPDATE answers SET lease_until = 0")
+            file.commit()
+        with fleet(tmp_path, wire) as gateway:
+            again = threads.submit(gateway.ask, headers=headers, fields=fields)
+            asked, _ = upstream.accept()
+            # An answer that comes before its request is an error.
+            read_until(asked, b'"messages"')
+            asked.sendall(HEAD + ANSWER)
+            answer = again.result(30)
+            assert (answer.status_code, answer.headers["idempotency-replayed"]) == (200, "false")
+            third = gateway.ask(headers=headers, fields=fields)
+            assert third.headers["idempotency-replayed"] == "true"
+            assert third.content == answer.content
+            assert gateway.stop() == 0
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
+            # The hold of the first try is still there, and expires as an estimate.
+            holds = file.execute("SELECT count(*) FROM ledger_holds WHERE expired IS NULL")
+            assert holds.fetchone() == (1,)
         asked.close()
 
 

@@ -9,7 +9,12 @@ from typing import Any
 import msgspec
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, is_version_at_least
 
-from penstock.contract.errors import InvalidRequest, MalformedResponse, UnsupportedOption
+from penstock.contract.errors import (
+    Advice,
+    InvalidRequest,
+    MalformedResponse,
+    UnsupportedOption,
+)
 from penstock.contract.exchange import Result, SamplingRequest
 from penstock.contract.mcp_content import plain_block
 from penstock.contract.mcp_sampling import read_result
@@ -91,11 +96,11 @@ def _check(request: SamplingRequest) -> None:
     options = ignored(request)
     if options and not request.ignore_invalid_options:
         raise UnsupportedOption(
-            f"MCP sampling has no {', '.join(options)}; leave them out, or give "
-            "ignore_invalid_options=True",
+            f"MCP sampling has no {', '.join(options)}; leave them out",
             options=options,
             provider=HOST,
             model=request.model or "",
+            advice=[Advice.IGNORE_OPTIONS],
         )
 
 

@@ -69,7 +69,7 @@ def error_of(error: PenstockError) -> ErrorData:
     if isinstance(error, InvalidRequest) and error.problems and error.provider is None:
         told = spelled_for_mcp(error)
         problems = [{"path": each.path, "message": each.message} for each in told.problems]
-        return ErrorData(code=INVALID_PARAMS, message=str(told), data={"problems": problems})
+        return ErrorData(code=INVALID_PARAMS, message=told.message, data={"problems": problems})
     if isinstance(error, UnsupportedOption):
         names = ", ".join(mcp_path(option) for option in error.options)
         words = f"the host's model does not support {names}: leave it out"

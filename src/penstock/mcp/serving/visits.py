@@ -125,7 +125,7 @@ def at_a_tool() -> Generator[Visit, None, None]:
         with visit.engine.in_use():
             yield visit
     except PenstockError as error:
-        raise ToolError(str(visit.told(error))) from error
+        raise ToolError(_message(visit.told(error))) from error
 
 
 @contextmanager
@@ -136,4 +136,9 @@ def at_a_resource() -> Generator[Visit, None, None]:
         with visit.engine.in_use():
             yield visit
     except PenstockError as error:
-        raise ResourceError(str(visit.told(error))) from error
+        raise ResourceError(_message(visit.told(error))) from error
+
+
+def _message(error: Exception) -> str:
+    """Without advice for callers of the Python API."""
+    return error.message if isinstance(error, PenstockError) else str(error)

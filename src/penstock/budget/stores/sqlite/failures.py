@@ -70,12 +70,12 @@ def translated(error: Exception, path: Path, what: str = "the ledger") -> Except
     return told
 
 
-def unavailable(error: Exception, path: Path) -> Exception:
+def unavailable(error: Exception, path: Path, what: str = "the ledger") -> Exception:
     """The same for a file that could be used before: a setting that is wrong may be so for a time.
 
     A disk that becomes read-only is one such case.
     """
-    told = translated(error, path)
+    told = translated(error, path, what)
     if isinstance(error, sqlite3.Error) and isinstance(told, ConfigurationError):
         cause, told = told, StorageUnavailable(told.message, retry_after=RETRY_AFTER_S)
         told.__cause__ = cause.__cause__
