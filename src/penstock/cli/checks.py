@@ -33,6 +33,7 @@ from penstock.providers.embedded import install, weights
 from penstock.providers.registry import KINDS
 from penstock.routing import pgvector_setup
 from penstock.routing.targets import parse_target
+from penstock.teaching import learns
 from penstock.wiring import features_of, store_guards
 
 VERIFIED_ENTRIES = 100_000
@@ -166,6 +167,8 @@ def _age(seconds: float) -> str:
 async def _routing_index(config: Config) -> AsyncIterator[Finding]:
     url, check = config.routing.index_url, "routing index"
     if url is None:
+        if learns(config) and (problem := _index_package(config.routing.index)):
+            yield Finding("warning", check, f"{problem}; the exact index is used instead")
         return
     try:
         features_of(config)
@@ -185,6 +188,14 @@ async def _routing_index(config: Config) -> AsyncIterator[Finding]:
         what = f"pgvector {found.vector} in the database {found.database}"
         later = "" if found.ready else "; what is missing there is made when needed"
         yield Finding("ok", check, f"{what}, PostgreSQL {found.server}{later}")
+
+
+def _index_package(index: str) -> str | None:
+    try:
+        from penstock.routing.index_graph import missing_package
+    except ImportError:  # numpy: without it nothing is learned, which is reported elsewhere
+        return None
+    return missing_package(index)
 
 
 async def _configured(engine: Engine) -> list[Finding]:
