@@ -190,18 +190,14 @@ def test_of_small_memories_all_rows_are_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "module", "made", "extra"),
-    [
-        ("usearch", "usearch.index", UsearchIndex, "routing-index"),
-        ("ruvector", "ruvector", RuvectorIndex, "routing-ruvector"),
-    ],
+    ("name", "module", "extra"),
+    [("usearch", "usearch.index", "routing-index"), ("ruvector", "ruvector", "routing-ruvector")],
 )
 def test_without_its_package_an_index_is_the_exact_one_with_one_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     name: str,
     module: str,
-    made: Make,
     extra: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -212,7 +208,7 @@ def test_without_its_package_an_index_is_the_exact_one_with_one_warning(
     assert f'index = "{name}"' in warning.getMessage()
     assert f"pip install 'penstock[{extra}]'" in warning.getMessage()
     with pytest.raises(ConfigurationError, match=f"the package {name} is missing"):
-        made(DIMENSIONS)
+        BACKENDS[name][1](DIMENSIONS)
 
 
 def test_auto_takes_sketches_where_usearch_is_missing(
