@@ -30,7 +30,8 @@ from penstock.contract.ports import Target
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
 from penstock.providers.embedded import install, weights
-from penstock.providers.registry import KINDS
+from penstock.providers.kinds import installed_kinds, package_of
+from penstock.providers.registry import BUILT_IN, KINDS
 from penstock.routing import pgvector_setup
 from penstock.routing.targets import parse_target
 from penstock.teaching import learns
@@ -66,6 +67,7 @@ async def examine(config_file: str | None) -> list[Finding]:
         source = config_file or find() or "no file: the embedded model"
         what = f"{count(len(config.providers), 'provider')}, {count(len(config.models), 'model')}"
         findings.append(Finding("ok", "configuration", f"{source} ({what})"))
+    findings += _packages()
     if config is not None:
         # Whoever learns opens an index, and its faults are none of the ledger's.
         findings.append(await _ledger(config.model_copy(update={"routing": RoutingConfig()})))
@@ -104,6 +106,22 @@ def _home() -> Finding:
     return Finding(
         "ok", "home", str(folder) + ("" if existing == folder else " (made when needed)")
     )
+
+
+def _packages() -> Iterator[Finding]:
+    """Installed packages that bring providers, and whether their kinds can be used."""
+    for name, entries in sorted(installed_kinds().items()):
+        check, package = f"package of {name}", package_of(entries[0])
+        if name in BUILT_IN:
+            says = f"{package} is not used: {name} is a provider of Penstock"
+            yield Finding("warning", check, says, "uninstall the package, or rename its provider")
+            continue
+        try:
+            kind = KINDS[name]
+        except ConfigurationError as error:
+            yield Finding("warning", check, str(error))
+        else:
+            yield Finding("ok", check, f"{package} ({kind.title})")
 
 
 async def _ledger(config: Config) -> Finding:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from penstock.config.settings import Config
 from penstock.config.values import Section
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 
 _WIDTH = 96
 
@@ -142,7 +142,7 @@ def _default(field: FieldInfo) -> Any:
 
 def _kinds() -> Iterator[str]:
     yield "# The kinds that there are, their addresses, and the variables that hold their keys:\n"
-    for kind in KINDS.values():
+    for kind in BUILT_IN.values():
         where = kind.url or kind.title
         key = f", {' or '.join(kind.key_variables)}" if kind.key_variables else ""
         yield f"#   {kind.name:<12} {where}{key}\n"

@@ -74,7 +74,7 @@ def run_penstock(
 
 @contextlib.contextmanager
 def started_penstock(
-    *arguments: str, cwd: Path, stdin: bytes = b""
+    *arguments: str, cwd: Path, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> Generator[subprocess.Popen[bytes]]:
     """A running command with this input, whose output is piped."""
     process = subprocess.Popen(
@@ -83,7 +83,7 @@ def started_penstock(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=cwd,
-        env=environment(),
+        env=environment(env),
     )
     with process:
         try:
