@@ -432,6 +432,8 @@ def _explain(path: _Place, message: str, kind: str, value: object) -> str:
         message = "a database is written sqlite:/// and a path, such as sqlite:///penstock.db"
     elif path[-1] == "url" and kind == "string_pattern_mismatch":
         message = "an address begins with http:// or https://"
+    elif kind == "missing":
+        message = "is missing"
     elif kind in _WANTED:
         message = f"must be {_WANTED[kind]}"
     message = message.removeprefix("Value error, ")
