@@ -2,8 +2,7 @@
 
     python examples/mcp_host.py
 
-It runs on two scripted providers, without a key, and needs the extra `mcp`. With providers of yours
-the configuration is a `penstock.toml`, and `penstock.open()` finds it.
+It runs on two scripted providers, without a key, and needs the extra `mcp`.
 """
 
 from __future__ import annotations
@@ -56,14 +55,15 @@ async def story(engine: penstock.Engine, client: Client) -> None:
     text = "".join([event.text async for event in stream if isinstance(event, Chunk)])
     print("continued:", text)  # the first provider broke off in the middle
     assert text == "The river rises by a metre."
-
     async for chunk in stream_tool(client, "levels"):
         assert chunk.data == 2.0
         break  # cancels the tool
-
     before = (await engine.usage_stats()).total.cost_usd or 0.0
     stream = await engine.create_message_stream("Count", max_tokens=60)
-    events = [(event, await engine.cancel_request(stream.request_id))[0] async for event in stream]
+    events: list[penstock.StreamEvent] = []
+    async for event in stream:
+        events.append(event)
+        await engine.cancel_request(stream.request_id)
     cost = ((await engine.usage_stats()).total.cost_usd or 0.0) - before
     print(f"cancelled: after {cost:.3f} USD of 0.061")  # what was delivered
     assert isinstance(events[-1], Cancelled)
