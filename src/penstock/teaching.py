@@ -69,7 +69,7 @@ class Teaching:
             text = f"is {shown(request_id)}; give the `request_id` of an answer"
             problems.append(Problem("request_id", text))
         elif self._learning is None:
-            text = 'is of no use: no model of the configuration has routing = "learned"'
+            text = 'cannot be scored: no model of the configuration has routing = "learned"'
             problems.append(Problem("request_id", text))
         if problems or self._learning is None:
             raise InvalidRequest.of(problems)

@@ -90,9 +90,10 @@ def explain(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Show the targets of a request in their order, with every score; nobody is asked.
+    """Rank the targets of a request, with every score.
 
-    When cost, speed or intelligence is given, those that are left out count nothing.
+    No model is called. When cost, speed or intelligence is given, those that are left out count
+    nothing.
     """
     from penstock.cli.route_explain import show_route
     from penstock.contract.options import ModelPreferences
@@ -181,7 +182,7 @@ def export(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Write the outcomes that have a score to a file.
+    """Write the outcomes with a score to a file.
 
     It can be trained from again, for it has the numbers that are known of each prompt.
     """
@@ -204,7 +205,7 @@ def forget(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Delete outcomes, with the scores, numbers and texts of their prompts.
+    """Delete outcomes with all that is kept of their prompts.
 
     With both options, what fits both. Nothing of it can be read from the file afterwards; exports
     and backups are not reached. A gateway that runs learns anew from what is left.
