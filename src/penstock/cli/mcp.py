@@ -15,7 +15,7 @@ Examples:
   penstock mcp tools http://127.0.0.1:8400/mcp --header "Authorization: Bearer KEY"
   penstock mcp call "python server.py" tell '{"topic": "tides"}'
   penstock mcp call http://127.0.0.1:8000/mcp add '{"a": 1, "b": 2}' --json
-  penstock mcp sample-test "python server.py" summarise '{"text": "..."}' --approval ask
+  penstock mcp sample-test "python server.py" summarise --approval ask
 
 A server is an address, or in quotes the command that starts it.
 """

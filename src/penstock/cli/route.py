@@ -10,7 +10,7 @@ from penstock.cli import options
 
 EXAMPLES = """\b
 Examples:
-  penstock route explain "Prove that there are infinitely many primes" --model assistant
+  penstock route explain "Prove that 7 is a prime number" --model assistant
   penstock route explain "Translate: good morning" --cost 1 --hint sonnet
   penstock route feedback req_0123456789abcdef01234567 1
   penstock route train outcomes.csv --prompts prompts.csv

@@ -12,10 +12,12 @@ import shutil
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
+from penstock.cli import ask, chat, doctor, embed, init, models, providers, serve, trust
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal
 
@@ -189,6 +191,14 @@ def test_a_command_at_a_terminal_keeps_to_its_80_columns(name: str, place: Path)
     assert not with_colours(terminal.raw)
     screen = scrubbed(terminal.screen, place)
     check(f"{name}-at-terminal", f"$ penstock {case.arguments}\n{screen}--- exit {code}\n")
+
+
+@pytest.mark.parametrize(
+    "module", [ask, chat, doctor, embed, init, models, providers, serve, trust]
+)
+def test_examples_fit_into_80_columns(module: ModuleType) -> None:
+    # At a terminal, help keeps the lines as they are written.
+    assert [line for line in module.EXAMPLES.splitlines() if len(line) > COLUMNS - 2] == []
 
 
 def test_every_snapshot_has_its_case() -> None:
