@@ -33,6 +33,8 @@ SCRUBBED = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z| UTC)?"), "TIME"),
     (re.compile(r"^ok +python .*\n( {20}.*\n)*", re.MULTILINE), ""),
     (re.compile(r"^penstock \d\S*$", re.MULTILINE), "penstock VERSION"),
+    # As wide as the times in the table were.
+    (re.compile(r"^─{20,}$", re.MULTILINE), "─" * 20),
     (re.compile(r"127\.0\.0\.1:\d{5}\b"), "127.0.0.1:PORT"),
     (re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] \w[\w ]*?(?=\n|[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]|$)"), ""),
 )
