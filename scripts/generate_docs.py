@@ -41,7 +41,7 @@ from penstock.config.settings import Config  # noqa: E402
 from penstock.config.template import template  # noqa: E402
 from penstock.config.untrusted import RULES  # noqa: E402
 from penstock.contract import errors  # noqa: E402
-from penstock.providers.registry import KINDS  # noqa: E402
+from penstock.providers.registry import BUILT_IN  # noqa: E402
 from penstock.providers.stop_reasons import STOP_REASONS  # noqa: E402
 from penstock.server.admin_api import admin_document  # noqa: E402
 from penstock.server.admin_events import DATA  # noqa: E402
@@ -621,7 +621,7 @@ def kinds() -> str:
             "in this process" if kind.local else f"`{kind.url}`" if kind.url else "see its page",
             " or ".join(f"`{variable}`" for variable in kind.key_variables) or "none",
         ]
-        for kind in KINDS.values()
+        for kind in BUILT_IN.values()
     )
     return _table(("kind", "what it is", "address", "key"), rows)
 
@@ -640,7 +640,7 @@ def default_models() -> str:
 
     rows = (
         [f"`{kind.name}`", *map(cell, (kind.model, kind.embedding_model, kind.transcription_model))]
-        for kind in KINDS.values()
+        for kind in BUILT_IN.values()
         if kind.model or kind.embedding_model or kind.transcription_model
     )
     return _table(("provider", "text and structured", "embedding", "transcription"), rows)

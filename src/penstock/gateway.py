@@ -37,6 +37,7 @@ from penstock.contract.requests import (
     build_embedding_request,
     build_transcription_request,
 )
+from penstock.contract.spelling import suggests_names
 from penstock.contract.tools import ToolSource
 from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
@@ -373,6 +374,7 @@ class Engine(Sampling, Generators, Budgeting, Health, Estimating):
         await self.aclose()
 
 
+@suggests_names
 def open(config: str | Path | Config | None = None) -> Engine:
     """An engine for `async with`: from a file's path, a Config, or the file that is found.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from penstock.contract.spelling import suggests_names
 from penstock.gateway import open as open_engine
 
 ASK_MAX_TOKENS = 512
 """What `ask` allows an answer, as it is the one call that does not require a limit."""
 
 
+@suggests_names
 def ask(
     prompt: str,
     *,

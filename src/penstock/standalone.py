@@ -34,7 +34,8 @@ from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
 from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
 from penstock.providers.http import HttpTransport, TransportSettings
-from penstock.providers.registry import KINDS, ProviderKind, unknown_kind
+from penstock.providers.kinds import ProviderKind
+from penstock.providers.registry import KINDS, unknown_kind
 from penstock.streaming.handle import StreamHandle
 from penstock.tool_servers import ToolServers
 from penstock.wiring import transport_settings

@@ -11,6 +11,7 @@ from penstock.config.settings import Config
 from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
+from penstock.contract.spelling import suggests_names
 from penstock.engine.running import is_generated_id
 from penstock.routing.catalogue import family_of
 from penstock.routing.targets import parse_target
@@ -44,6 +45,7 @@ class Teaching:
         """What the models learn with; None when none of them does."""
         return self._learning
 
+    @suggests_names
     async def record_feedback(
         self,
         request_id: str,
@@ -67,7 +69,7 @@ class Teaching:
             text = f"is {shown(request_id)}; give the `request_id` of an answer"
             problems.append(Problem("request_id", text))
         elif self._learning is None:
-            text = 'is of no use: no model of the configuration has routing = "learned"'
+            text = 'cannot be scored: no model of the configuration has routing = "learned"'
             problems.append(Problem("request_id", text))
         if problems or self._learning is None:
             raise InvalidRequest.of(problems)

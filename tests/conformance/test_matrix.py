@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import UnsupportedOption
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 from tests.conformance.behaviour import Behaviour
 from tests.conformance.behaviours import BEHAVIOURS, SECTIONS
 from tests.conformance.subjects import SUBJECTS, NotApplicable, Subject
@@ -56,5 +56,5 @@ def test_reasons_belong_to_behaviours_and_are_sentences(subject: Subject) -> Non
 
 def test_every_dialect_of_the_registry_is_a_subject() -> None:
     """A new dialect cannot be forgotten here."""
-    needed = {kind.dialect or name for name, kind in KINDS.items()}
-    assert {KINDS[subject.name].dialect or subject.name for subject in SUBJECTS} == needed
+    needed = {kind.dialect or name for name, kind in BUILT_IN.items()}
+    assert {BUILT_IN[subject.name].dialect or subject.name for subject in SUBJECTS} == needed

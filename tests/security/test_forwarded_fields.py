@@ -13,7 +13,7 @@ from penstock.config.settings import Config
 from penstock.gateway import Engine
 from penstock.keys.records import hash_of, new_text
 from penstock.providers.caller_fields import steering
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 from tests.support.keyed import bearer
 from tests.unit.server.extras_support import Upstream, upstream
 from tests.unit.server.gateway_support import Gateway, running_gateway
@@ -24,7 +24,7 @@ DOORS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "openai_responses": ("/v1/responses", {"input": "Hi", "max_output_tokens": 9}),
     "anthropic": ("/v1/messages", _TURNS),
 }
-WIRED = {name: kind for name, kind in KINDS.items() if kind.dialect in DOORS}
+WIRED = {name: kind for name, kind in BUILT_IN.items() if kind.dialect_name in DOORS}
 
 ANY_CHAT: Mapping[str, Any] = {
     "models": ["big"],
@@ -192,21 +192,21 @@ async def scene(kind: str, **settings: Any) -> AsyncGenerator[Scene]:
                 **settings,
             }
         )
-        path, body = DOORS[str(KINDS[kind].dialect)]
+        path, body = DOORS[str(BUILT_IN[kind].dialect)]
         engine = Engine(config, model_files=False, keep_books=True)
         async with running_gateway(engine) as gateway:
             yield Scene(gateway, seen, keys, path, body)
 
 
 def table(kind: str) -> Mapping[str, Any]:
-    general: Mapping[str, Any] = ANY_CHAT if KINDS[kind].dialect == "openai_chat" else {}
+    general: Mapping[str, Any] = ANY_CHAT if BUILT_IN[kind].dialect == "openai_chat" else {}
     return {**general, **KNOWN.get(kind, {})}
 
 
 def test_the_table_has_every_field_that_one_kind_alone_knows() -> None:
     for name, kind in WIRED.items():
-        general = steering("", kind.dialect)
-        own = set(steering(name, kind.dialect)) - set(general)
+        general = steering("", kind.dialect_name)
+        own = set(steering(name, kind.dialect_name)) - set(general)
         assert own <= set(table(name)), name
 
 
@@ -236,7 +236,7 @@ async def test_a_key_for_all_models_sends_all_of_them(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", WIRED)
 async def test_what_shapes_one_answer_passes_with_every_key(kind: str) -> None:
-    fields = HARMLESS[str(KINDS[kind].dialect)]
+    fields = HARMLESS[str(BUILT_IN[kind].dialect)]
     async with scene(kind) as at:
         for key in at.keys:
             status, answer = await at.ask(key, fields)

@@ -26,7 +26,7 @@ import penstock
 from penstock import Config, Engine, PenstockError
 from penstock.config.settings import PoolConfig, ProviderConfig
 from penstock.providers.credentials import Secret
-from penstock.providers.registry import KINDS, ProviderSettings
+from penstock.providers.registry import BUILT_IN, ProviderSettings
 from tests.security import echo
 from tests.support.raw import HOST, Peer, RawServer, unused_port
 from tests.support.tls import Authority, make_authority
@@ -40,8 +40,11 @@ AWS_SESSION = "Pm6/aws+session+token/11=="
 AWS_BEARER = "Rt4/aws+bearer+token/22"
 SECRETS = (KEY, HEADER, ENVIRONMENT, AWS_SECRET, AWS_SESSION, AWS_BEARER)
 SIGNED = "bedrock, signed"
-DIALECTS = [*{kind.dialect: name for name, kind in KINDS.items() if kind.dialect}.values(), SIGNED]
-WIRED = [*(name for name, kind in KINDS.items() if kind.dialect), SIGNED]
+DIALECTS = [
+    *{kind.dialect: name for name, kind in BUILT_IN.items() if kind.dialect}.values(),
+    SIGNED,
+]
+WIRED = [*(name for name, kind in BUILT_IN.items() if kind.dialect), SIGNED]
 HALF = 12
 """So much of a secret's beginning gives it away."""
 
@@ -127,7 +130,7 @@ class Subject:
 
 @pytest.fixture(autouse=True)
 def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in KINDS.values():
+    for kind in BUILT_IN.values():
         for variable in kind.key_variables:
             monkeypatch.setenv(variable, ENVIRONMENT)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")

@@ -14,6 +14,7 @@ from penstock.budget.periods import Period
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget, covered_key
 from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.spelling import suggests_names
 
 _log = logging.getLogger(__name__)
 TOTAL = "total"
@@ -27,6 +28,7 @@ class Budgeting:
         """All money goes through these books."""
         self._books = books
 
+    @suggests_names
     async def set_budget(
         self,
         limit_usd: float | Decimal | None,

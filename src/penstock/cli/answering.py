@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any, TextIO
 
-from penstock.cli import terminal
+from penstock.cli import small_model, terminal
 from penstock.cli.engines import open_engine
 from penstock.contract.errors import PenstockError, RequestCancelled, StructuredOutputInvalid
 from penstock.contract.events import Chunk, Complete, Error
@@ -69,6 +69,7 @@ def answer(request: SamplingRequest, config: str | None, *, as_json: bool) -> No
 
 async def _answer(request: SamplingRequest, config: str | None, *, as_json: bool) -> None:
     async with open_engine(config) as engine:
+        note = small_model.note_for(engine, request, as_json=as_json)
         if not as_json and request.output_schema is None:
             result = await _stream(engine, request)
         else:
@@ -81,6 +82,8 @@ async def _answer(request: SamplingRequest, config: str | None, *, as_json: bool
                 return
             terminal.print_json(data)
     terminal.note(footer(result))
+    if note is not None:
+        small_model.show(note, engine, result)
 
 
 async def _stream(engine: Engine, request: SamplingRequest) -> Result:

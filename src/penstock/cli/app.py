@@ -46,8 +46,9 @@ Examples:
   penstock chat --model groq/llama-3.3-70b-versatile
   penstock serve
 
-Errors go to stderr. Exit codes: 0 done, 1 it failed while it ran, 2 the command,
-configuration or request is wrong, 130 Ctrl-C. PENSTOCK_DEBUG=1 shows tracebacks."""
+Errors go to stderr. Exit codes: 0 done, 1 failed while it ran,
+2 wrong command, configuration or request, 130 Ctrl-C.
+PENSTOCK_DEBUG=1 shows tracebacks."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -60,14 +61,14 @@ def _root(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and leave."
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
     """One pipeline between you and every language model.
 
-    Works at once with the small model that comes along; `penstock init` writes a configuration
-    for providers with a key or a server of your own.
+    It works at once with the embedded model. `penstock init` writes a
+    configuration for providers with a key or servers of your own.
     """
 
 

@@ -11,13 +11,13 @@ from penstock.cli import options
 EXAMPLES = """\b
 Examples:
   penstock ask "Name three colours"
-  penstock ask "What is in this picture?" --image cat.png --model openai-chat/gpt-5.2
+  penstock ask "What is in this picture?" --image cat.png -m openai/gpt-6-luna
   cat report.txt | penstock ask "Summarise this in three sentences"
   penstock ask "Name a town in Peru" --schema town.json
   penstock ask "Say hello" --json | jq -r .text
 
-Piped text is put after the prompt, or is the prompt when there is none. A prompt that begins
-with a dash goes after two dashes: penstock ask -- "-1 + 2?"
+Piped text is put after the prompt, or is the prompt when there is none.
+A prompt that begins with a dash follows two dashes: penstock ask -- "-1 + 2?"
 """
 
 

@@ -20,7 +20,8 @@ from penstock.contract.ports import ModelInfo, Target
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
 from penstock.pool.states import Evidence, HealthStatus
-from penstock.providers.registry import KINDS, ProviderKind, address_of, unknown_kind
+from penstock.providers.kinds import ProviderKind
+from penstock.providers.registry import KINDS, address_of, unknown_kind
 
 
 class ProviderRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -129,10 +130,18 @@ def list_providers(config: Config, *, all_kinds: bool = False) -> list[ProviderR
     """A row for each configured provider; with `all_kinds`, one for each other kind as well."""
     rows = [_row(name, provider, True) for name, provider in config.providers.items()]
     if all_kinds:
-        rows += [
-            _row(name, ProviderConfig(), False) for name in KINDS if name not in config.providers
-        ]
+        others = (name for name in KINDS if name not in config.providers)
+        rows += [_row(name, ProviderConfig(), False) for name in others if _is_usable(name)]
     return rows
+
+
+def _is_usable(kind: str) -> bool:
+    try:
+        return kind in KINDS and bool(KINDS[kind])
+    except ConfigurationError as error:
+        # One broken package must not hide all other kinds.
+        terminal.say(f"note: {error}")
+        return False
 
 
 async def _offers(provider: str, config: Config) -> Sequence[ModelInfo]:

@@ -7,11 +7,11 @@ from penstock.cli import options
 EXAMPLES = """\b
 Examples:
   penstock chat
-  penstock chat --model groq/llama-3.3-70b-versatile --system "Answer in French."
+  penstock chat -m groq/llama-3.3-70b-versatile --system "Answer in French."
   printf 'My name is Ann.\\nWhat is my name?\\n' | penstock chat
 
-Ctrl-C stops an answer, Ctrl-D leaves, /help lists what else can be done. When lines are piped
-in, each is a turn, and the first error ends the chat.
+Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.
+When lines are piped in, each is a turn, and the first error ends the chat.
 """
 
 

@@ -32,9 +32,11 @@ from penstock.contract.ports import Target
 from penstock.gateway import Engine
 from penstock.health import ProviderHealth
 from penstock.providers.embedded import install, weights
-from penstock.providers.registry import KINDS
+from penstock.providers.kinds import installed_kinds, package_of
+from penstock.providers.registry import BUILT_IN, KINDS
 from penstock.routing import pgvector_setup
 from penstock.routing.targets import parse_target
+from penstock.teaching import learns
 from penstock.wiring import declared_budgets, features_of, store_guards
 
 VERIFIED_ENTRIES = 100_000
@@ -67,6 +69,7 @@ async def examine(config_file: str | None) -> list[Finding]:
         source = config_file or find() or "no file: the embedded model"
         what = f"{count(len(config.providers), 'provider')}, {count(len(config.models), 'model')}"
         findings.append(Finding("ok", "configuration", f"{source} ({what})"))
+    findings += _packages()
     if config is not None:
         # Whoever learns opens an index, and its faults are none of the ledger's.
         read = config.model_copy(update={"routing": RoutingConfig()})
@@ -107,6 +110,22 @@ def _home() -> Finding:
     return Finding(
         "ok", "home", str(folder) + ("" if existing == folder else " (made when needed)")
     )
+
+
+def _packages() -> Iterator[Finding]:
+    """Installed packages that bring providers, and whether their kinds can be used."""
+    for name, entries in sorted(installed_kinds().items()):
+        check, package = f"package of {name}", package_of(entries[0])
+        if name in BUILT_IN:
+            says = f"{package} is not used: {name} is a provider of Penstock"
+            yield Finding("warning", check, says, "uninstall the package, or rename its provider")
+            continue
+        try:
+            kind = KINDS[name]
+        except ConfigurationError as error:
+            yield Finding("warning", check, str(error))
+        else:
+            yield Finding("ok", check, f"{package} ({kind.title})")
 
 
 async def _ledger(config: Config) -> Finding:
@@ -190,6 +209,8 @@ def _age(seconds: float) -> str:
 async def _routing_index(config: Config) -> AsyncIterator[Finding]:
     url, check = config.routing.index_url, "routing index"
     if url is None:
+        if learns(config) and (problem := _index_package(config.routing.index)):
+            yield Finding("warning", check, f"{problem}; the exact index is used instead")
         return
     try:
         features_of(config)
@@ -209,6 +230,14 @@ async def _routing_index(config: Config) -> AsyncIterator[Finding]:
         what = f"pgvector {found.vector} in the database {found.database}"
         later = "" if found.ready else "; what is missing there is made when needed"
         yield Finding("ok", check, f"{what}, PostgreSQL {found.server}{later}")
+
+
+def _index_package(index: str) -> str | None:
+    try:
+        from penstock.routing.index_graph import missing_package
+    except ImportError:  # numpy: without it nothing is learned, which is reported elsewhere
+        return None
+    return missing_package(index)
 
 
 async def _configured(engine: Engine) -> list[Finding]:

@@ -54,6 +54,8 @@ def _rows(findings: Sequence[Finding]) -> Iterator[Sequence[Cell]]:
     """A row for each finding, and one below it for what to do."""
     styles = {"ok": "green", "warning": "yellow", "problem": "bold red"}
     for finding in findings:
-        yield (finding.status, styles[finding.status]), finding.check, finding.says
+        says, *more = finding.says.split("\n")
+        yield (finding.status, styles[finding.status]), finding.check, says + (":" if more else "")
+        yield from (("", "", line) for line in more)
         if finding.do:
             yield "", "", (f"-> {finding.do}", "bold")

@@ -14,8 +14,8 @@ Examples:
   penstock embed --dimensions 64 < lines.txt > vectors.jsonl
   penstock embed "hello" --json | jq '.embeddings[0].embedding | length'
 
-Each argument is one text; without any, each line of the piped input is one, blank lines left
-out. Piped output is one JSON object a line, with the text and its embedding.
+Each argument is one text; without any, each line of the piped input is one.
+Blank lines are left out. Piped output is one JSON object a line.
 """
 
 

@@ -28,7 +28,7 @@ def _group(context: typer.Context) -> None:
 
 
 def install() -> None:
-    """Bring the engine and the weights.
+    """Install the engine and the weights.
 
     About 300 MB on disk; says so at once when they are there.
     """
@@ -38,7 +38,7 @@ def install() -> None:
 
 
 def status(json: options.Json = False) -> None:
-    """Tell which versions are installed, and where the weights are."""
+    """Show the installed versions and the weights' path."""
     from penstock.cli import bundled
 
     bundled.show_status(as_json=json)

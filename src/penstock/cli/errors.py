@@ -14,6 +14,7 @@ follow it, a line each.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 
@@ -32,6 +33,20 @@ FAILED = 1
 WRONG = 2
 INTERRUPTED = 130
 
+_WORDS = tuple(
+    (re.compile(pattern, re.DOTALL), words)
+    for pattern, words in (
+        (r"Input should be a valid integer.*", "must be a whole number"),
+        (r"Input should be a valid (?:number|float).*", "must be a number"),
+        (r"Input should be greater than or equal to ", "must be at least "),
+        (r"Input should be less than or equal to ", "must be at most "),
+        (r"Input should be ", "must be "),
+        (r"^got unexpected extra arguments?(?:\(s\))? \((.*)\)", r"unexpected extra argument: \1"),
+        (r" \(Possible options: ([^)]*)\)", r"; did you mean \1?"),
+        (r"\. Did you mean ('[^']*')\?", r"; did you mean \1?"),
+    )
+)
+"""What the parser of the command line says, in our words."""
 _CALLERS_FAULT = (ConfigurationError, InvalidRequest, ModelNotFound)
 
 
@@ -52,6 +67,9 @@ def report(error: Exception) -> int:
         say_error(_usage(error))
         return WRONG
     if isinstance(error, typer.Abort):
+        # The question has left its line unfinished.
+        print(file=sys.stderr)
+        _say("penstock: not confirmed; nothing was changed")
         return FAILED
     _say(
         f"penstock: internal error: {type(error).__name__}: {error}; "
@@ -78,6 +96,8 @@ def _say(message: str) -> None:
 def _usage(error: typer.TyperException) -> str:
     message = error.format_message().rstrip(".")
     message = message[:1].lower() + message[1:]
+    for pattern, words in _WORDS:
+        message = pattern.sub(words, message)
     context: typer.Context | None = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "penstock"
     return f"{message} (see: {where} --help)"

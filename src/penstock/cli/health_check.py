@@ -26,7 +26,10 @@ def check(
         response = connection.getresponse()
         status, body = response.status, response.read(_MOST_READ)
     except (OSError, http.client.HTTPException) as error:
-        raise PenstockError(f"no gateway answers at {url}: {error}") from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise PenstockError(
+            f"no gateway answers at {url} ({reason.lower()}); start one with `penstock serve`"
+        ) from error
     finally:
         connection.close()
     said = body.decode("utf-8", "replace").strip()

@@ -13,6 +13,7 @@ EXAMPLES = """\b
 Examples:
   penstock init
   penstock init ~/.penstock
+  penstock init ~/.penstock --model ollama/qwen3:4b
   penstock init - | less
 """
 
@@ -24,6 +25,16 @@ def init(
             metavar="PATH", help="A file, a folder, or - to print it.", show_default="penstock.toml"
         ),
     ] = "penstock.toml",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="PROVIDER/MODEL",
+            help="The model that answers by default.",
+            show_default="the embedded one",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Replace a file that is already there.")
     ] = False,
@@ -36,8 +47,9 @@ def init(
     from penstock.config.template import template
     from penstock.contract.errors import ConfigurationError
 
+    text = template() if model is None else template(_known(model))
     if path == "-":
-        print(template(), end="")
+        print(text, end="")
         return
     target = Path(path).expanduser()
     in_folder = target.is_dir() or not target.suffix
@@ -47,7 +59,7 @@ def init(
         if in_folder:
             target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(template())
+            file.write(text)
     except FileExistsError as error:
         raise ConfigurationError(
             f"{target} is already there; --force replaces it, or give another path"
@@ -59,6 +71,20 @@ def init(
     _trust(target)
     print(f"wrote {target}")
     terminal.note("Every setting is explained in it. Check it with: penstock doctor")
+
+
+def _known(model: str) -> str:
+    import re
+
+    from penstock.cli.errors import wrong
+    from penstock.providers.registry import callable_names, unknown_kind
+
+    provider = model.partition("/")[0]
+    if not re.fullmatch(r"[^/\s]+/\S+", model):
+        raise wrong("--model", f"{model!r} is not a model; write provider/model")
+    if provider not in (known := callable_names(())):
+        raise wrong("--model", unknown_kind(provider, known))
+    return model
 
 
 def _trust(target: Path) -> None:

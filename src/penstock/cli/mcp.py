@@ -15,7 +15,7 @@ Examples:
   penstock mcp tools http://127.0.0.1:8400/mcp --header "Authorization: Bearer KEY"
   penstock mcp call "python server.py" tell '{"topic": "tides"}'
   penstock mcp call http://127.0.0.1:8000/mcp add '{"a": 1, "b": 2}' --json
-  penstock mcp sample-test "python server.py" summarise '{"text": "..."}' --approval ask
+  penstock mcp sample-test "python server.py" summarise --approval ask
 
 A server is an address, or in quotes the command that starts it.
 """
@@ -61,7 +61,7 @@ def _group(context: typer.Context) -> None:
 
 
 def serve(*, config: options.ConfigFile = None) -> None:
-    """Be an MCP server on standard input and output, for a client that starts this command.
+    """Run an MCP server on standard input and output.
 
     A gateway has the same at /mcp.
     """
@@ -97,7 +97,7 @@ def call(
     timeout: options.Timeout = None,
     json: options.Json = False,
 ) -> None:
-    """Call a tool; what it says appears while it is made, where the server streams.
+    """Call a tool; a stream appears as it arrives.
 
     The exit code is 1 when the tool fails.
     """
@@ -124,9 +124,9 @@ def sample_test(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Call a tool as a host that samples, and show every sampling request of the server.
+    """Call a tool as a host that answers sampling.
 
-    The models of the configuration answer.
+    Every sampling request of the server is shown. The models of the configuration answer.
     """
     peer, given = read_peer(server, era, header, timeout), read_arguments(arguments)
     with needing_mcp():

@@ -143,7 +143,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def _told(error: BaseException) -> BaseException:
     if isinstance(error, _OF_SERVERS):
-        return ToolFailed(f"the MCP server failed: {error or type(error).__name__}")
+        said = str(error) or type(error).__name__
+        if said == "All connection attempts failed":
+            said = "nothing answers at its address; start it, or check the address"
+        return ToolFailed(f"the MCP server failed: {said}")
     return error
 
 

@@ -10,7 +10,7 @@ from penstock.cli import options
 
 EXAMPLES = """\b
 Examples:
-  penstock route explain "Prove that there are infinitely many primes" --model assistant
+  penstock route explain "Prove that 7 is a prime number" --model assistant
   penstock route explain "Translate: good morning" --cost 1 --hint sonnet
   penstock route feedback req_0123456789abcdef01234567 1
   penstock route train outcomes.csv --prompts prompts.csv
@@ -90,9 +90,10 @@ def explain(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Show the targets of a request in their order, with every score; nobody is asked.
+    """Rank the targets of a request, with every score.
 
-    When cost, speed or intelligence is given, those that are left out count nothing.
+    No model is called. When cost, speed or intelligence is given, those that are left out count
+    nothing.
     """
     from penstock.cli.route_explain import show_route
     from penstock.contract.options import ModelPreferences
@@ -181,7 +182,7 @@ def export(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Write the outcomes that have a score to a file.
+    """Write the outcomes with a score to a file.
 
     It can be trained from again, for it has the numbers that are known of each prompt.
     """
@@ -204,7 +205,7 @@ def forget(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Delete outcomes, with the scores, numbers and texts of their prompts.
+    """Delete outcomes with all that is kept of their prompts.
 
     With both options, what fits both. Nothing of it can be read from the file afterwards; exports
     and backups are not reached. A gateway that runs learns anew from what is left.

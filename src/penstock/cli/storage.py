@@ -34,7 +34,7 @@ def accept(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Go on with the store at the configured path, whatever is there now.
+    """Accept the store at the configured path as it is.
 
     A gateway that has had keys, an admin key or budgets refuses a store that is missing, replaced,
     emptied or older than the one it knew. This takes the store as it is: what it lacks is lost.

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -268,14 +268,15 @@ def _unknown_names(config: Config) -> Iterator[_Found]:
     """Kinds and targets that do not exist: a typo must not wait for its first request."""
     for name, provider in config.providers.items():
         kind = provider.kind or name
-        if kind not in KINDS:
-            path = ("providers", name, "kind") if provider.kind else ("providers", name)
-            yield path, partial(unknown_kind, kind)
+        path = ("providers", name, "kind") if provider.kind else ("providers", name)
+        if said := _no_kind(kind, KINDS):
+            yield path, said
     known = callable_names(config.providers)
     for name, model in config.models.items():
         for index, target in enumerate(model.targets):
-            if (provider := target.partition("/")[0]) not in known:
-                yield ("models", name, "targets", index), partial(unknown_kind, provider, known)
+            provider = target.partition("/")[0]
+            if provider not in config.providers and (said := _no_kind(provider, known)):
+                yield ("models", name, "targets", index), said
     embedder = config.routing.embedder
     provider, _, model = embedder.partition("/")
     if embedder != MODEL and embedder not in config.models:
@@ -284,6 +285,17 @@ def _unknown_names(config: Config) -> Iterator[_Found]:
             yield ("routing", "embedder"), said.__str__
         elif provider not in known:
             yield ("routing", "embedder"), partial(unknown_kind, provider, known)
+
+
+def _no_kind(kind: str, known: Collection[str]) -> Callable[[], str] | None:
+    """Why there is no such kind, or why the package that brings it cannot be used."""
+    if kind not in known:
+        return partial(unknown_kind, kind, known)
+    try:
+        KINDS.get(kind)
+    except ConfigurationError as error:
+        return str(error).__str__
+    return None
 
 
 def _misplaced_prices(config: Config) -> Iterator[_Found]:
@@ -420,6 +432,8 @@ def _explain(path: _Place, message: str, kind: str, value: object) -> str:
         message = "a database is written sqlite:/// and a path, such as sqlite:///penstock.db"
     elif path[-1] == "url" and kind == "string_pattern_mismatch":
         message = "an address begins with http:// or https://"
+    elif kind == "missing":
+        message = "is missing"
     elif kind in _WANTED:
         message = f"must be {_WANTED[kind]}"
     message = message.removeprefix("Value error, ")

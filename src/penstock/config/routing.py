@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from penstock.config.values import Section
 
@@ -53,7 +53,8 @@ class RoutingConfig(Section):
     index: Literal["auto", "exact", "usearch", "ruvector", "pgvector"] = Field(
         default="auto",
         description="How the most similar prompts are found: `exact` compares all of them, "
-        "`usearch` and `ruvector` follow a graph. `auto` compares sketches of all, and in full "
+        "`usearch` and `ruvector` follow a graph in this process; where the package is missing, "
+        "`exact` is used, with a warning. `auto` compares sketches of all, and in full "
         "those that look best; for a memory of more than 20,000 prompts it takes `usearch`, where "
         "it is installed. With `pgvector` the graph is in a database that gateways share.",
     )
@@ -82,10 +83,15 @@ class RoutingConfig(Section):
 
     @field_validator("index_url")
     @classmethod
-    def _of_postgres(cls, url: SecretStr | None) -> SecretStr | None:
+    def _of_postgres(cls, url: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         text = url.get_secret_value().strip() if url is not None else ""
         if not text:
             return None
+        if info.data.get("index") == "ruvector":
+            raise ValueError(
+                'index = "ruvector" runs in this process and connects to no server: remove '
+                'index_url, or set index = "pgvector" for an index that gateways share'
+            )
         if not text.startswith(("postgresql://", "postgres://")):
             raise ValueError("it must begin with postgresql://")
         return SecretStr(text)

@@ -11,10 +11,11 @@ from pydantic.fields import FieldInfo
 
 from penstock.config.settings import Config
 from penstock.config.values import Section
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 
 _WIDTH = 96
 
+_DEFAULT_MODEL = "embedded/smollm2"
 _HEAD = """\
 # Penstock's configuration. It is looked for in this order: the file named by PENSTOCK_CONFIG,
 # ./penstock.toml, and penstock.toml in PENSTOCK_HOME (~/.penstock). `penstock doctor` checks it.
@@ -92,12 +93,15 @@ _PROSE = {"providers": _PROVIDERS, "models": _MODELS, "budgets": _BUDGETS, "keys
 """What is written by hand: examples for the tables that are there once a name."""
 
 
-def template() -> str:
-    """The text of the file; it loads as it is, and amounts to the built-in defaults."""
+def template(model: str = _DEFAULT_MODEL) -> str:
+    """The text of the file, which loads as it is; `model` is the target of `default`.
+
+    Without one it amounts to the built-in defaults.
+    """
     parts = [_HEAD]
     for name, field in Config.model_fields.items():
         if name in _PROSE:
-            parts.append(_PROSE[name])
+            parts.append(_PROSE[name].replace(f"[{_toml(_DEFAULT_MODEL)}]", f"[{_toml(model)}]"))
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, Section):
             parts.append(_table(name, kind))
@@ -142,7 +146,7 @@ def _default(field: FieldInfo) -> Any:
 
 def _kinds() -> Iterator[str]:
     yield "# The kinds that there are, their addresses, and the variables that hold their keys:\n"
-    for kind in KINDS.values():
+    for kind in BUILT_IN.values():
         where = kind.url or kind.title
         key = f", {' or '.join(kind.key_variables)}" if kind.key_variables else ""
         yield f"#   {kind.name:<12} {where}{key}\n"

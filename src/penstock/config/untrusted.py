@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from penstock.config.settings import DEFAULT_STORAGE, Config
 from penstock.config.values import Section
 from penstock.contract.addresses import is_loopback_host
-from penstock.providers.registry import KINDS
+from penstock.providers.kinds import installed_kinds
+from penstock.providers.registry import BUILT_IN
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${NAME}` or `${NAME:-default}` in a text of the file."""
@@ -53,6 +54,7 @@ def shown(text: str) -> str:
 
 def needs(document: Document) -> Iterator[Need]:
     """Each setting of this document that needs trust, in the order of the file."""
+    yield from _installed_kinds(document)
     for path, value in _leaves((), document):
         if isinstance(value, str) and (found := VARIABLE.findall(value)):
             if not _is_own_key(path, value, document):
@@ -62,6 +64,36 @@ def needs(document: Document) -> Iterator[Need]:
             text = value if isinstance(value, str) else ""
             if rule.harmless is None or not rule.harmless(path, text, document):
                 yield Need(path, f"it {rule.reason}")
+
+
+def _installed_kinds(document: Document) -> Iterator[Need]:
+    """Uses of kinds that installed packages bring: they run code and read keys of their choice."""
+    providers = _table(document, "providers")
+    for name in providers:
+        if _is_installed(_kind(document, name)):
+            named = "kind" in _provider(document, name)
+            path = ("providers", name, "kind") if named else ("providers", name)
+            yield Need(path, _INSTALLED)
+    models = _table(document, "models")
+    asked: list[tuple[Path, Any]] = [
+        (("models", name, "targets", index), target)
+        for name in models
+        for index, target in enumerate(_targets(models, name))
+    ]
+    asked.append((("routing", "embedder"), _table(document, "routing").get("embedder")))
+    for path, target in asked:
+        name = target.partition("/")[0] if isinstance(target, str) else ""
+        if name not in providers and _is_installed(name):
+            yield Need(path, _INSTALLED)
+
+
+def _is_installed(kind: str) -> bool:
+    return kind not in BUILT_IN and kind in installed_kinds()
+
+
+def _targets(models: Document, name: str) -> list[Any]:
+    targets = _table(models, name).get("targets")
+    return cast(list[Any], targets) if isinstance(targets, list) else []
 
 
 def pattern_of(path: Path) -> tuple[str, ...]:
@@ -107,7 +139,7 @@ def _is_own_key(path: Path, value: str, document: Document) -> bool:
     if len(path) != 3 or path[0] != "providers" or path[2] != "auth_token":
         return False
     provider = _provider(document, str(path[1]))
-    kind, named = KINDS.get(_kind(document, str(path[1]))), _OWN_KEY.fullmatch(value)
+    kind, named = BUILT_IN.get(_kind(document, str(path[1]))), _OWN_KEY.fullmatch(value)
     if kind is None or named is None or named[1] not in kind.key_variables:
         return False
     return provider.get("url", kind.url) == kind.url
@@ -128,7 +160,7 @@ def _kind(document: Document, name: str) -> str:
 
 def _stays_here(document: Document, name: str) -> bool:
     """Whether the provider of this name is on this machine, by its `url` or its kind."""
-    kind = KINDS.get(_kind(document, name))
+    kind = BUILT_IN.get(_kind(document, name))
     if kind is None:
         return False
     url = _provider(document, name).get("url", kind.url)
@@ -147,7 +179,7 @@ def _is_loopback_url(url: str) -> bool:
 
 def _own_or_local(path: Path, value: str, document: Document) -> bool:
     name = str(path[1])
-    kind = KINDS.get(_kind(document, name))
+    kind = BUILT_IN.get(_kind(document, name))
     return (kind is not None and value == kind.url) or _stays_here(document, name)
 
 
@@ -172,6 +204,7 @@ def _loopback_host(_path: Path, value: str, _document: Document) -> bool:
     return is_loopback_host(value)
 
 
+_INSTALLED = "it uses a provider of an installed package"
 _BUDGET = "weakens or changes budgets of your ledger"
 _AT_LOOPBACK = "the provider runs in this process, or its `url` is a loopback address"
 RULES: Mapping[tuple[str, ...], Rule] = {

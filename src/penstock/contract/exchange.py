@@ -37,6 +37,7 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.serializing import Serializable, known
+from penstock.contract.spelling import NameSuggesting
 
 StopReason: TypeAlias = Literal["endTurn", "stopSequence", "maxTokens", "toolUse"] | str
 
@@ -48,7 +49,9 @@ def _cut_names(answer: msgspec.Struct, *fields: str) -> None:
             msgspec.structs.force_setattr(answer, field, cut(name))
 
 
-class SamplingRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SamplingRequest(
+    msgspec.Struct, metaclass=NameSuggesting, frozen=True, kw_only=True, omit_defaults=True
+):
     """Everything one call may say; the pipeline passes this one value from stage to stage."""
 
     messages: tuple[Message, ...]

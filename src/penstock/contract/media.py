@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import Audio, Image
+from penstock.contract.spelling import suggests_names
 
 _IMAGE_SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
@@ -64,6 +65,7 @@ def audio_type(data: bytes) -> str | None:
     return _recognise(data, _AUDIO_SIGNATURES)
 
 
+@suggests_names
 def image(source: str | Path | bytes, *, mime_type: str | None = None) -> Image:
     """A picture part from a file's path, its bytes, or an http(s) address.
 
@@ -81,6 +83,7 @@ def image(source: str | Path | bytes, *, mime_type: str | None = None) -> Image:
     return Image(data=base64.b64encode(data).decode(), mime_type=found)
 
 
+@suggests_names
 def audio(source: str | Path | bytes, *, mime_type: str | None = None) -> Audio:
     """A sound part from a file's path or its bytes.
 

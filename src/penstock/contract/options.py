@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from penstock.contract.messages import Audio, Image, JSONObject
+from penstock.contract.spelling import NameSuggesting
 
 ReasoningLevel: TypeAlias = Literal["none", "low", "med", "high"]
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
@@ -28,7 +29,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     meta: JSONObject | None = msgspec.field(default=None, name="_meta")
 
 
-class MCPTool(msgspec.Struct, frozen=True, omit_defaults=True):
+class MCPTool(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_defaults=True):
     """The tools of one MCP server, which stands at `url` and is called `name` towards the model.
 
     `http_headers` go to that server with every call; their values are shown nowhere. Only the
@@ -105,7 +106,7 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
         return value if isinstance(value, ToolChoice) else cls(value)
 
 
-class OutputSchema(msgspec.Struct, frozen=True, omit_defaults=True):
+class OutputSchema(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_defaults=True):
     """The JSON Schema that the answer must fit."""
 
     schema: JSONObject
@@ -148,7 +149,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(name for name in self.fields if name not in self.optional)
 
 
-class ModelPreferences(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelPreferences(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_defaults=True):
     """What matters when a model is chosen: name hints in order, and three priorities in 0..1."""
 
     hints: tuple[str, ...] = ()

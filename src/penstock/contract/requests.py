@@ -21,6 +21,7 @@ from penstock.contract.options import (
     ToolChoice,
     ToolDefinition,
 )
+from penstock.contract.spelling import unknown_options
 from penstock.contract.terms import Terms
 
 T = TypeVar("T")
@@ -185,7 +186,7 @@ def build_transcription_request(audio: Audio, options: TranscribeOptions) -> Tra
 
 def _unknown(fields: dict[str, Any], kind: type[msgspec.Struct]) -> list[Problem]:
     known = kind.__struct_fields__
-    return [Problem(name, "there is no such option") for name in fields if name not in known]
+    return unknown_options(fields, known)
 
 
 def _convert(fields: dict[str, Any], kind: type[T]) -> T:

@@ -18,6 +18,7 @@ from penstock.contract.requests import (
     RequestOptions,
     request_of,
 )
+from penstock.contract.spelling import suggests_names
 from penstock.engine.meter import NOBODY
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.running import Running
@@ -116,6 +117,7 @@ class Sampling:
             handle = await self._pipeline.start(request, identifier, caller)
             return self._running.keep(handle, caller.key)
 
+    @suggests_names
     async def sample(
         self,
         params: MCPParams,
@@ -135,6 +137,7 @@ class Sampling:
         except InvalidRequest as error:
             raise spelled_for_mcp(error) from error.__cause__
 
+    @suggests_names
     async def sample_stream(
         self,
         params: MCPParams,

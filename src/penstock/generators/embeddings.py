@@ -7,6 +7,7 @@ from typing import Protocol, TypedDict
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import EmbeddingResult, Metadata
+from penstock.contract.spelling import unknown_options
 
 
 class EmbeddingOptions(TypedDict, total=False):
@@ -39,8 +40,7 @@ class EmbeddingGenerator:
 
     def __init__(self, embedder: Embedder, options: EmbeddingOptions) -> None:
         """Raises InvalidRequest at once for an unknown option or a size that is none."""
-        unknown = options.keys() - EmbeddingOptions.__annotations__.keys()
-        problems = [Problem(name, "there is no such option") for name in sorted(unknown)]
+        problems = unknown_options(options, EmbeddingOptions.__annotations__.keys())
         dimensions = options.get("embedding_dimensions")
         if dimensions is not None and dimensions < 1:
             problems.append(Problem("embedding_dimensions", f"{dimensions} is not positive"))

@@ -10,6 +10,7 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import Metadata, TranscriptionResult
 from penstock.contract.media import AudioSource
 from penstock.contract.requests import Caller, TranscribeOptions
+from penstock.contract.spelling import unknown_options
 from penstock.engine.validate import transcription_hints
 
 DEFAULT_PARALLEL = 4
@@ -41,8 +42,7 @@ class TranscriptionGenerator:
 
     def __init__(self, transcriber: Transcriber, options: TranscriptionOptions) -> None:
         """Raises InvalidRequest at once for an unknown option, a blank prompt or a bad language."""
-        unknown = options.keys() - TranscriptionOptions.__optional_keys__
-        problems = [Problem(name, "there is no such option") for name in sorted(unknown)]
+        problems = unknown_options(options, TranscriptionOptions.__optional_keys__)
         problems += transcription_hints(options.get("language"), options.get("prompt"))
         self._parallel = options.get("max_parallel", DEFAULT_PARALLEL)
         if self._parallel < 1:

@@ -1,6 +1,7 @@
 """Which providers there are: a row of data each, and code only where a protocol needs it.
 
-To add a provider that speaks a known dialect, add a row to `KINDS`.
+To add a provider that speaks a known dialect, add a row to `BUILT_IN`. Packages add kinds of
+their own by entry points: see `kinds`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import difflib
 import importlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -19,38 +20,11 @@ from penstock.contract.ports import Provider
 from penstock.providers.credentials import Secret, key_from_environment
 from penstock.providers.dialect import Dialect
 from penstock.providers.http import HttpTransport
+from penstock.providers.kinds import CallableNames, Kinds, ProviderKind
 from penstock.providers.wire import WireProvider
 
 _TOKEN = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 """What HTTP allows as the name of a header."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderKind:
-    """One row: a wire format, where it is spoken, and which variables hold the key."""
-
-    name: str
-    title: str
-    dialect: str | None = None
-    """The package of the dialect, for providers that are reached over HTTP."""
-    local: str | None = None
-    """`module:class`, for providers that run in this process."""
-    url: str = ""
-    key_variables: tuple[str, ...] = ()
-    url_variables: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    """The settings that only this kind knows."""
-    unasked: bool = True
-    """Whether `kind/model` works without any configuration."""
-    model: str = ""
-    """What a generator uses that names this provider and no model."""
-    embedding_model: str = ""
-    transcription_model: str = ""
-    model_prefixes: tuple[str, ...] = ()
-    """How the names of its own models begin, for suggestions."""
-    ignored_prefix: str = ""
-    """What the provider accepts before the name of a model, and does not count as a part of it."""
-    ignored_suffix: str = ""
 
 
 def _chat(
@@ -74,7 +48,7 @@ def _chat(
 
 _MOST_LISTED = 100
 """An error names at most so many providers."""
-KINDS: Mapping[str, ProviderKind] = {
+BUILT_IN: Mapping[str, ProviderKind] = {
     kind.name: kind
     for kind in (
         ProviderKind(
@@ -200,16 +174,22 @@ KINDS: Mapping[str, ProviderKind] = {
         _chat("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", model_prefixes=("grok-",)),
     )
 }
+"""The kinds of Penstock."""
+KINDS: Mapping[str, ProviderKind] = Kinds(
+    BUILT_IN,
+    {kind.dialect for kind in BUILT_IN.values() if isinstance(kind.dialect, str)},
+)
+"""These, and those of installed packages."""
 
 
-def callable_names(configured: Iterable[str]) -> set[str]:
+def callable_names(configured: Iterable[str]) -> Set[str]:
     """What a target may begin with: configured providers, and kinds that need no table."""
-    return {*configured, *(kind.name for kind in KINDS.values() if kind.unasked)}
+    return CallableNames({*configured, *(kind.name for kind in BUILT_IN.values() if kind.unasked)})
 
 
 def owner_of(model: str) -> str | None:
     """The kind whose own model has a name like this."""
-    kinds = (kind.name for kind in KINDS.values() if model.startswith(kind.model_prefixes))
+    kinds = (kind.name for kind in BUILT_IN.values() if model.startswith(kind.model_prefixes))
     return next(kinds, None)
 
 
@@ -253,9 +233,8 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
             f"[providers.{settings.name}]: {kind.name} knows no {', '.join(foreign)}"
         )
     if kind.local is not None:
-        module, _, factory = kind.local.partition(":")
-        create = getattr(importlib.import_module(f"penstock.providers.{module}"), factory)
-        return cast(Provider, create(name=settings.name, **settings.options))
+        create = kind.local if callable(kind.local) else _built_in_class(kind.local)
+        return create(name=settings.name, **settings.options)
     dialect = _dialect(kind)
     url = address_of(kind, settings.url, settings.options)
     key = settings.auth_token
@@ -290,7 +269,15 @@ def address_of(kind: ProviderKind, url: str | None, options: Mapping[str, Any]) 
     return find(options) if find else kind.url
 
 
+def _built_in_class(place: str) -> Callable[..., Provider]:
+    module, _, name = place.partition(":")
+    made = getattr(importlib.import_module(f"penstock.providers.{module}"), name)
+    return cast("Callable[..., Provider]", made)
+
+
 def _dialect(kind: ProviderKind) -> Dialect:
+    if isinstance(kind.dialect, Dialect):
+        return kind.dialect
     return cast(Dialect, importlib.import_module(f"penstock.providers.{kind.dialect}").DIALECT)
 
 
@@ -324,7 +311,7 @@ def _check_headers(key: Secret | None, settings: ProviderSettings) -> None:
 
 def unknown_kind(kind: str, known: Iterable[str] = KINDS) -> str:
     """The message for a provider that does not exist, with the nearest name that does."""
-    if kind in KINDS:
+    if kind in BUILT_IN:
         return f"provider {kind!r} needs a table of its own: [providers.{kind}]"
     names = sorted(known)
     near = difflib.get_close_matches(kind, names, 1)

@@ -148,3 +148,16 @@ def answered(error: PenstockError, status: int | None, headers: Mapping[str, str
     if error.retryable:
         error.retry_after = retry_after(headers, time.time())
     return error
+
+
+def error_of_response(status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
+    """The error that a response stands for, on a wire without codes of its own.
+
+    Its message is the body's `error`, `message` or `detail`, or the `message` in one of these.
+    """
+    found = object_of(read_body(body))
+    said = next((found[name] for name in ("error", "message", "detail") if found.get(name)), None)
+    said = object_of(said).get("message") or said or found or read_body(body)
+    message = shown(text_of(said), refused=is_refusal(status))
+    error = by_status(status, sentence(message, status), [Problem("", message)])
+    return answered(error, status, headers)

@@ -7,9 +7,10 @@ compared one by one, and a graph can be made again at any time. They are extras:
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import functools
 import importlib
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,28 +21,53 @@ from penstock.contract.errors import ConfigurationError
 from penstock.routing.index import MOST_COMPARED, ExactIndex, Found, VectorIndex
 from penstock.routing.index_sketch import SketchIndex
 
+_log = logging.getLogger("penstock.routing")
 _CANDIDATES = 256
 """How many rows a graph looks at while it searches; more find more, and take longer."""
 _CONNECTED = 16
+_PACKAGES = {
+    "usearch": ("usearch.index", "routing-index"),
+    "ruvector": ("ruvector", "routing-ruvector"),
+}
+"""The module and the extra of each index that needs a package."""
 
 
 def index_for(capacity: int, name: str = "auto") -> Callable[[int], VectorIndex]:
     """What makes the index of a memory of so many rows, or the one of this name.
 
-    Raises ConfigurationError when its package is missing; `auto` does without it then.
+    Where the package of a named index is missing, it is the exact one, with one warning.
     """
     if name == "exact":
         return ExactIndex
-    if name == "usearch":
-        _module("usearch.index", "routing-index")
+    if name in _PACKAGES:
+        if problem := missing_package(name):
+            warned_once(name, problem)
+            return ExactIndex
+        return UsearchIndex if name == "usearch" else RuvectorIndex
+    if capacity > MOST_COMPARED and not missing_package("usearch"):
         return UsearchIndex
-    if name == "ruvector":
-        _module("ruvector", "routing-ruvector")
-        return RuvectorIndex
-    if capacity > MOST_COMPARED:
-        with contextlib.suppress(ConfigurationError):
-            return index_for(capacity, "usearch")
     return SketchIndex
+
+
+def missing_package(name: str) -> str | None:
+    """Why the index of this name cannot be made here; None when it can."""
+    if name in _PACKAGES:
+        try:
+            _module(name)
+        except ConfigurationError as error:
+            return str(error)
+    return None
+
+
+@functools.cache
+def warned_once(name: str, problem: str) -> None:
+    """Log that this index is replaced: once in a process, however many models and reloads."""
+    _log.warning(
+        '[routing] index = "%s": %s. Until then the exact index is used, which finds the same '
+        "prompts and takes longer in a large memory",
+        name,
+        problem,
+    )
 
 
 class UsearchIndex:
@@ -49,7 +75,7 @@ class UsearchIndex:
 
     def __init__(self, dimensions: int) -> None:
         """Empty."""
-        usearch = _module("usearch.index", "routing-index")
+        usearch = _module("usearch")
         self._exact = ExactIndex(dimensions)
         self._graph: Any = usearch.Index(
             ndim=dimensions,
@@ -101,7 +127,7 @@ class RuvectorIndex:
 
     def __init__(self, dimensions: int) -> None:
         """Empty."""
-        self._module = _module("ruvector", "routing-ruvector")
+        self._module = _module("ruvector")
         self._dimensions = dimensions
         self._exact = ExactIndex(dimensions)
         self._graph: Any = None
@@ -167,10 +193,11 @@ class RuvectorIndex:
             self._graph.insert_batch(self._names, self._exact.vectors(np.arange(count)))
 
 
-def _module(name: str, extra: str) -> Any:
+def _module(name: str) -> Any:
+    module, extra = _PACKAGES[name]
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module)
     except ImportError as error:
         raise ConfigurationError(
-            f"this index takes a package that is not installed: pip install 'penstock[{extra}]'"
+            f"the package {name} is missing: run pip install 'penstock[{extra}]'"
         ) from error

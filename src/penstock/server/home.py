@@ -43,8 +43,8 @@ _HEADERS = (
 
 def _page() -> bytes:
     rows = "\n".join(
-        f"<tr><td><code>{html.escape(path)}</code></td><td>{html.escape(what)}</td></tr>"
-        for path, what in _ENDPOINTS
+        f"<tr><td><code>{_shown(endpoint)}</code></td><td>{html.escape(what)}</td></tr>"
+        for endpoint, what in _ENDPOINTS
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -59,6 +59,12 @@ def _page() -> bytes:
 </body>
 </html>
 """.encode()
+
+
+def _shown(endpoint: str) -> str:
+    """The endpoint, as a link where a browser can open it."""
+    method, path = map(html.escape, endpoint.split(" ", 1))
+    return f'{method} <a href="{path}">{path}</a>' if method == "GET" else f"{method} {path}"
 
 
 _HTML = _page()

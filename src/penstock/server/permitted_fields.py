@@ -9,13 +9,13 @@ callers may send what they like. `providers.caller_fields` is the table behind t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.gateway import Engine
 from penstock.providers.caller_fields import STATE, asks_for_nothing, is_harmless, steering
-from penstock.providers.registry import KINDS, ProviderKind
+from penstock.providers.kinds import ProviderKind
+from penstock.providers.registry import KINDS
 from penstock.server.errors import HttpProblem, unsupported
 from penstock.server.exchange import Exchange
 
@@ -50,9 +50,9 @@ async def require_permitted_fields(
 
 
 def _require_harmless(kind: ProviderKind, asked: Collection[str]) -> None:
-    known = steering(kind.name, kind.dialect)
+    known = steering(kind.name, kind.dialect_name)
     for name in asked:
-        if name in known or not is_harmless(kind.name, kind.dialect or "", name):
+        if name in known or not is_harmless(kind.name, kind.dialect_name or "", name):
             what = known.get(name, "is not known to keep to the model, the route and the price")
             raise unsupported(
                 name,
@@ -64,7 +64,7 @@ def _require_harmless(kind: ProviderKind, asked: Collection[str]) -> None:
 def _costly(kinds: Collection[ProviderKind], asked: Collection[str]) -> tuple[str, str, str] | None:
     """The first field that changes the price: its name, its effect and the kind of provider."""
     for kind in kinds:
-        known = steering(kind.name, kind.dialect)
+        known = steering(kind.name, kind.dialect_name)
         for name in asked:
             if name in known and known[name] != STATE:
                 return name, known[name], kind.name
@@ -104,8 +104,8 @@ def _kinds(model: str | None, engine: Engine, dialect: str) -> Iterator[Provider
     for target in engine.targets(model):
         settings = engine.config.providers.get(target.provider)
         name = (settings.kind if settings else None) or target.provider
-        kind: Any = KINDS.get(name)
-        if kind is None or name in seen or (kind.dialect or "").replace("_", "-") != dialect:
+        kind = KINDS.get(name)
+        if kind is None or name in seen or (kind.dialect_name or "").replace("_", "-") != dialect:
             continue
         seen.add(name)
         yield kind

@@ -77,8 +77,8 @@ def serve(
         _check_store(stores.of(config.storage.path))
     if post is None and everywhere and not has_keys(config, stores):
         raise ConfigurationError(
-            f"{host} is reachable from other machines, and there is no key that this gateway could "
-            "ask for: make one with `penstock keys create NAME`, or use --host 127.0.0.1"
+            f"{host} is reachable from other machines, which requires a key: create one with "
+            "`penstock keys create NAME`, or use --host 127.0.0.1"
         )
     job = Job(
         config,

@@ -28,6 +28,7 @@ from penstock.contract.media import AudioSource
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import RouteDecision
 from penstock.contract.requests import CountOptions, Messages, RequestOptions, TranscribeOptions
+from penstock.contract.spelling import suggests_names
 from penstock.gateway import Engine
 from penstock.gateway import open as open_engine
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
@@ -348,6 +349,7 @@ class _Sampler(Endpoint):
             self._last.validated(request_id, fits=fits)
 
 
+@suggests_names
 def open(config: str | Path | Config | None = None) -> SyncEngine:
     """An engine for `with`: from a file's path, a Config, or the file that is found.
 

@@ -13,18 +13,18 @@ from penstock.budget.prices import OwnPrice, PriceBook
 from penstock.contract.addresses import is_private
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 
 THEIRS = {provider.id for provider in get_snapshot().providers}
 
 
 def test_every_kind_of_provider_has_a_row_and_every_row_a_kind() -> None:
-    assert set(SOURCES) == set(KINDS)
+    assert set(SOURCES) == set(BUILT_IN)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(BUILT_IN))
 def test_a_row_names_the_list_of_the_service_that_it_reaches(kind: str) -> None:
-    row, url = SOURCES[kind], KINDS[kind].url
+    row, url = SOURCES[kind], BUILT_IN[kind].url
     if row.local:
         assert not row.provider
         return
@@ -41,10 +41,10 @@ def test_a_row_names_the_list_of_the_service_that_it_reaches(kind: str) -> None:
         assert (PriceList().provider_at(url) or "") == row.provider
 
 
-@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.model])
+@pytest.mark.parametrize("kind", [name for name, kind in BUILT_IN.items() if kind.model])
 def test_the_models_that_a_kind_uses_unasked_have_a_price(kind: str) -> None:
-    book = PriceBook({}, address=lambda name: KINDS[name].url)
-    row = KINDS[kind]
+    book = PriceBook({}, address=lambda name: BUILT_IN[name].url)
+    row = BUILT_IN[kind]
     for model in filter(None, (row.model, row.embedding_model, row.transcription_model)):
         assert book.knows(Target(kind, model)), model
 

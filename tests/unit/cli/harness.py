@@ -74,7 +74,7 @@ def run_penstock(
 
 @contextlib.contextmanager
 def started_penstock(
-    *arguments: str, cwd: Path, stdin: bytes = b""
+    *arguments: str, cwd: Path, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> Generator[subprocess.Popen[bytes]]:
     """A running command with this input, whose output is piped."""
     process = subprocess.Popen(
@@ -83,7 +83,7 @@ def started_penstock(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=cwd,
-        env=environment(),
+        env=environment(env),
     )
     with process:
         try:
@@ -99,9 +99,15 @@ def started_penstock(
 class Terminal:
     """A command at a terminal of its own: type, and wait for what must appear."""
 
-    def __init__(self, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        columns: int = 120,
+    ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.process = subprocess.Popen(
             [*COMMAND, *arguments],
             stdin=slave,
@@ -181,10 +187,10 @@ class Terminal:
 
 @contextlib.contextmanager
 def at_terminal(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, columns: int = 120
 ) -> Generator[Terminal]:
     """`with at_terminal("chat", cwd=folder) as terminal:`."""
-    terminal = Terminal(*arguments, cwd=cwd, env=env)
+    terminal = Terminal(*arguments, cwd=cwd, env=env, columns=columns)
     try:
         yield terminal
     finally:

@@ -78,6 +78,20 @@ def test_nothing_is_said_of_an_index_that_is_not_configured(
     assert CHECK not in penstock_here("doctor").out
 
 
+def test_a_missing_index_package_is_a_warning_with_its_remedy(
+    folder: Path, penstock_here: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ruvector", None)
+    (folder / "penstock.toml").write_text(
+        '[providers.fake]\n[models.default]\ntargets = ["fake/echo", "fake/words-60"]\n'
+        'routing = "learned"\n[routing]\nindex = "ruvector"\n'
+    )
+    finished = penstock_here("doctor", "--json")
+    (found,) = [each for each in json.loads(finished.out)["findings"] if each["check"] == CHECK]
+    assert found["status"] == "warning"
+    assert "pip install 'penstock[routing-ruvector]'" in found["says"]
+
+
 def test_a_database_with_the_extension_is_told_with_its_version(
     folder: Path, penstock_here: Cli, pgvector_server: Service, database: str
 ) -> None:

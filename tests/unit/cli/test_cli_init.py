@@ -9,7 +9,7 @@ import pytest
 from penstock.config.load import parse
 from penstock.config.settings import Config, Section
 from penstock.config.template import template
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal
 
@@ -64,7 +64,7 @@ def test_the_examples_load_when_their_comment_signs_are_removed(
         "groq": "week",
     }
     assert config.keys["ci"].budget is not None
-    assert all((provider.kind or name) in KINDS for name, provider in config.providers.items())
+    assert all((provider.kind or name) in BUILT_IN for name, provider in config.providers.items())
 
 
 def test_init_writes_the_file_once(bare_folder: Path, penstock_here: Cli) -> None:

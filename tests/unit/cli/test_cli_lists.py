@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal
 from tests.unit.cli.trickle import TrickleServer
@@ -145,7 +145,7 @@ def test_providers_tell_whether_their_key_is_set_and_never_the_key(
 
 def test_all_kinds_can_be_listed(folder: Path, penstock_here: Cli) -> None:
     document = json.loads(penstock_here("providers", "--all", "--json").out)
-    assert {row["name"] for row in document["providers"]} == set(KINDS)
+    assert {row["name"] for row in document["providers"]} == set(BUILT_IN)
     assert [row["name"] for row in document["providers"] if row["configured"]] == ["fake"]
 
 

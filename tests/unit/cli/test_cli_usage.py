@@ -201,7 +201,7 @@ def test_entries_are_written_as_parquet(folder: Path, penstock_here: Cli) -> Non
         (["--by", "colour"], "--by: 'colour' is not known: give provider, model, key"),
         (["--export", "x.doc"], "--export: 'x.doc' does not say in which form: end its name with"),
         (["--export", "nowhere/x.csv"], "cannot write nowhere/x.csv: No such file or directory"),
-        (["--entries", "--limit", "0"], "'--limit': Input should be greater"),
+        (["--entries", "--limit", "0"], "'--limit': must be at least 1"),
     ],
 )
 def test_what_is_wrong_is_named(

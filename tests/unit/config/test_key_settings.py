@@ -65,7 +65,7 @@ async def test_a_budget_that_leaves_the_file_leaves_the_ledger() -> None:
         (f'[keys.ci]\nhash = "{HASH}"\nexpires = "soon"\n', "line 6, keys.ci.expires"),
         (
             f'[keys.ci]\nhash = "{HASH}"\nbudget = {{}}\n',
-            "keys.ci.budget.limit_usd: field required",
+            "keys.ci.budget.limit_usd: is missing",
         ),
         (
             f'[keys.ci]\nhash = "{HASH}"\nbudget = {{ limit_usd = 1, timezone = "X" }}\n',

@@ -113,7 +113,7 @@ PRICED = '[models.m]\ntargets = ["groq/a", "groq/b"]\n'
         ),
         (
             PRICED + '[models.m.prices."groq/a"]\ninput = 1\n',
-            "line 3, models.m.prices.groq/a.output: field required",
+            "line 3, models.m.prices.groq/a.output: is missing",
         ),
         (
             PRICED + '[models.m.prices."groq/a"]\ninput = 1\noutput = 1\ncached = 1\n',
@@ -224,7 +224,7 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
             "line 2, models.a.targets[1]: a target is written provider/model",
         ),
         ("[models.a]\ntargets = []\n", "line 2, models.a.targets: tuple should have at least 1"),
-        ("[models.a]\n", "line 1, models.a.targets: field required"),
+        ("[models.a]\n", "line 1, models.a.targets: is missing"),
         (
             "[providers.x]\nurl = 'ftp://x'\n",
             "line 2, providers.x.url: an address begins with http:// or https://",

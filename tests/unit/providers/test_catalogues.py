@@ -9,13 +9,15 @@ import pytest
 
 from penstock.contract.options import Capabilities
 from penstock.providers.profiles import Catalogue
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 
 MILLION = 1_000_000
 
 
 def catalogue_of(kind: str) -> Catalogue:
-    return importlib.import_module(f"penstock.providers.{KINDS[kind].dialect}.catalogue").CATALOGUE
+    return importlib.import_module(
+        f"penstock.providers.{BUILT_IN[kind].dialect}.catalogue"
+    ).CATALOGUE
 
 
 def able(kind: str, model: str) -> Capabilities:
@@ -57,7 +59,7 @@ def test_current_models(kind: str, model: str, window: int, facts: dict[str, Any
     assert {name: getattr(found, name) for name in facts} == facts
 
 
-DIALECTS = sorted({kind.dialect: name for name, kind in KINDS.items() if kind.dialect}.values())
+DIALECTS = sorted({kind.dialect: name for name, kind in BUILT_IN.items() if kind.dialect}.values())
 
 
 @pytest.mark.parametrize("kind", DIALECTS)

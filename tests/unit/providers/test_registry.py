@@ -13,17 +13,17 @@ from penstock.providers.credentials import Secret
 from penstock.providers.dialect import Dialect
 from penstock.providers.fake.provider import FakeProvider
 from penstock.providers.http import HttpTransport
+from penstock.providers.kinds import ProviderKind
 from penstock.providers.registry import (
-    KINDS,
-    ProviderKind,
+    BUILT_IN,
     ProviderSettings,
     build,
     unknown_kind,
 )
 from penstock.providers.wire import WireProvider
 
-HOSTED = [kind for kind in KINDS.values() if kind.key_variables and kind.url]
-SERVERS = [kind for kind in KINDS.values() if kind.url and not kind.key_variables]
+HOSTED = [kind for kind in BUILT_IN.values() if kind.key_variables and kind.url]
+SERVERS = [kind for kind in BUILT_IN.values() if kind.url and not kind.key_variables]
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def sent_headers(provider: object) -> Mapping[str, str]:
     return vars(provider)["_headers"]
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", BUILT_IN.values(), ids=lambda kind: kind.name)
 def test_every_row_is_complete(kind: ProviderKind) -> None:
-    assert KINDS[kind.name] is kind
+    assert BUILT_IN[kind.name] is kind
     assert re.fullmatch(r"[a-z][a-z0-9-]*", kind.name)
     assert kind.title
     assert (kind.dialect is None) != (kind.local is None)
@@ -59,13 +59,13 @@ def test_a_server_of_ones_own_is_on_this_machine(kind: ProviderKind) -> None:
 
 
 def test_addresses_are_not_used_twice() -> None:
-    places = [(kind.dialect, kind.url) for kind in KINDS.values() if kind.dialect]
+    places = [(kind.dialect, kind.url) for kind in BUILT_IN.values() if kind.dialect]
     assert len(set(places)) == len(places)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", BUILT_IN.values(), ids=lambda kind: kind.name)
 def test_every_row_leads_to_code(kind: ProviderKind) -> None:
-    if kind.local:
+    if isinstance(kind.local, str):
         module, _, name = kind.local.partition(":")
         assert callable(getattr(importlib.import_module(f"penstock.providers.{module}"), name))
     else:
@@ -252,4 +252,4 @@ def test_an_unknown_kind_is_refused_with_the_nearest_one(
 
 def test_an_unknown_kind_that_resembles_none_gets_them_all() -> None:
     assert unknown_kind("zzz", ["b", "a"]) == "there is no provider 'zzz'; known: a, b"
-    assert ", ".join(sorted(KINDS)) in unknown_kind("zzzzzz")
+    assert ", ".join(sorted(BUILT_IN)) in unknown_kind("zzzzzz")

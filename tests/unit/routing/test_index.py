@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.contract.errors import ConfigurationError
 from penstock.routing.features import SIZE, unit
 from penstock.routing.index import MOST_COMPARED, ExactIndex, VectorIndex
-from penstock.routing.index_graph import RuvectorIndex, UsearchIndex, index_for
+from penstock.routing.index_graph import RuvectorIndex, UsearchIndex, index_for, warned_once
 from penstock.routing.index_sketch import SketchIndex
 from penstock.routing.neighbours import Neighbours
 from tests.support.services import missing_package
@@ -189,8 +189,31 @@ def test_of_small_memories_all_rows_are_compared() -> None:
     assert index_for(MOST_COMPARED, "exact") is ExactIndex
 
 
-def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [("usearch", "usearch.index", "routing-index"), ("ruvector", "ruvector", "routing-ruvector")],
+)
+def test_without_its_package_an_index_is_the_exact_one_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    module: str,
+    extra: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    warned_once.cache_clear()
+    assert index_for(100, name) is index_for(100, name) is ExactIndex
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert f'index = "{name}"' in warning.getMessage()
+    assert f"pip install 'penstock[{extra}]'" in warning.getMessage()
+    with pytest.raises(ConfigurationError, match=f"the package {name} is missing"):
+        BACKENDS[name][1](DIMENSIONS)
+
+
+def test_auto_takes_sketches_where_usearch_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
-    with pytest.raises(ConfigurationError, match=r"penstock\[routing-index\]"):
-        UsearchIndex(DIMENSIONS)
     assert index_for(MOST_COMPARED + 1) is SketchIndex
+    assert caplog.records == []

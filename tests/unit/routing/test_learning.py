@@ -10,6 +10,7 @@ import asyncio
 import importlib.util
 import logging
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ from penstock.gateway import Engine
 from penstock.memory.sqlite import SqliteOutcomes
 from penstock.memory.training import train
 from penstock.routing.features import SIZE
+from penstock.routing.index_graph import warned_once
 from penstock.routing.learning import PATIENCE_S, Learning
 from penstock.routing.outcomes import Source
 from penstock.testing import FakeProvider, FakeReply
@@ -506,3 +508,17 @@ async def test_generators_say_whether_an_answer_was_of_their_type(tmp_path: Path
         ).fetchall()
     connection.close()
     assert rows == [("validation", 0.0), ("validation", 1.0), (None, None)]
+
+
+async def test_a_missing_index_package_does_not_keep_an_engine_from_learning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "ruvector", None)
+    warned_once.cache_clear()
+    for _ in range(2):
+        async with penstock.open(_config(tmp_path, index="ruvector")) as engine:
+            await _taught(engine, 20, lambda _, model: float(model == "two"))
+            qualities = await _qualities(engine)
+            assert (qualities["two"].quality or 0) > (qualities["one"].quality or 1)
+    warnings = [each for each in caplog.records if "the exact index is used" in each.getMessage()]
+    assert len(warnings) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import openai
@@ -31,6 +32,20 @@ async def test_a_browser_gets_a_page_and_others_get_json(gateway: Gateway) -> No
     assert paths - set(doors_document()["paths"]) == {"/mcp", "/admin/v1/usage"}
     assert (await gateway.client.head("/")).content == b""
     assert list(ROUTES) == [("GET", "/")]
+
+
+async def test_the_page_links_what_a_browser_can_open_and_each_link_leads_somewhere(
+    gateway: Gateway,
+) -> None:
+    page = (await gateway.client.get("/", headers=BROWSER)).text
+    listed = (await gateway.client.get("/")).json()["endpoints"]
+    links = re.findall(r'<a href="([^"]+)">', page)
+    assert links == [each.partition(" ")[2] for each in listed if each.startswith("GET ")]
+    for link in links:
+        status = (await gateway.client.get(link)).status_code
+        # /ready answers 503 here, where no process serves; the admin API has no key to open it.
+        expected = {"/ready": {200, 503}, "/admin/v1/usage": {401, 403, 404}}.get(link, {200})
+        assert status in expected, link
 
 
 @pytest.mark.parametrize("base", ["", "/v1", "/v1/v1"])

@@ -266,12 +266,24 @@ def _overlap(text: str, stop: str) -> int:
     return 0
 
 
+_REASON = re.compile(
+    r"^.*(?:generation failed|conversion failed|schema error at [^ ]*):\s*", re.DOTALL
+)
+"""What llama.cpp says before the reason."""
+_LEFT_GRAMMAR = "the embedded model's answer is not JSON: try again, or simplify the schema"
+_NO_GRAMMAR = "the embedded model cannot follow the schema: it is too large, so simplify it"
+
+
 def _reported(failure: _Failure) -> PenstockError:
     if failure.type == "exceed_context_size_error":
         said = failure.message.partition(", try")[0]
         return ContextLengthExceeded(
             f"{said}; send less, or raise `context` of the provider", status=failure.code
         )
+    if "parse grammar" in failure.message:
+        return InvalidRequest(_NO_GRAMMAR, status=failure.code)
+    if "peg-native" in failure.message:
+        return ProviderUnavailable(_LEFT_GRAMMAR, status=failure.code)
     if failure.code is not None and 400 <= failure.code < 500:
         return InvalidRequest(failure.message, status=failure.code)
     return ProviderUnavailable(failure.message, status=failure.code)
@@ -281,6 +293,11 @@ def failure(error: Exception, *, constrained: bool = False) -> PenstockError:
     """What the runtime raised, in our words; `constrained` says that a schema was to be kept to."""
     if isinstance(error, ValueError):
         # A schema that has no grammar, or messages that the model's template refuses.
-        return InvalidRequest(f"llama.cpp refuses the request: {error}", status=400)
+        said = _REASON.sub("", str(error)).strip()
+        if constrained:
+            return InvalidRequest(
+                f"the embedded model cannot follow the schema ({said}): simplify it", status=400
+            )
+        return InvalidRequest(f"llama.cpp refuses the request: {said}", status=400)
     hint = "; if the schema is large, simplify it" if constrained else ""
     return ProviderUnavailable(f"llama.cpp failed: {error}{hint}", retryable=False)

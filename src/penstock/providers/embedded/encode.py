@@ -33,7 +33,8 @@ from penstock.contract.messages import (
     join_text,
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
-from penstock.providers.embedded.integers import UnreadableSchemaError, with_limits
+from penstock.providers.embedded.grammar import writable
+from penstock.providers.embedded.integers import UnreadableSchemaError
 from penstock.providers.mcp_calls import told
 
 _CALL = '{"name": "<function>", "arguments": {...}}'
@@ -210,25 +211,28 @@ def _tools_text(tools: Sequence[ToolDefinition], *, may_reply: bool) -> str:
 def _schema(
     tools: Sequence[ToolDefinition],
     output: OutputSchema | None,
-    limited: Callable[[JSONObject, str], JSONObject],
+    limited: Callable[[JSONObject, str, bool], JSONObject],
     *,
     may_reply: bool,
 ) -> JSONObject | None:
-    answer = limited(output.schema, "output_schema") if output is not None else None
+    answer = limited(output.schema, "output_schema", output.prompted) if output else None
     if not tools:
         return answer
     variants: list[JSONObject] = []
     for index, tool in enumerate(tools):
-        arguments = limited(tool.input_schema, f"tools.{tool.name}.input_schema")
+        # A tool checks its arguments.
+        arguments = limited(tool.input_schema, f"tools.{tool.name}.input_schema", True)
         variants.append(_object(index, name={"const": tool.name}, arguments=arguments))
     if may_reply:
         variants.append(_object(len(tools), reply={"type": "string"} if answer is None else answer))
     return {"anyOf": variants}
 
 
-def _limited(schema: JSONObject, field: str, *, provider: str, model: str) -> JSONObject:
+def _limited(
+    schema: JSONObject, field: str, validated: bool, *, provider: str, model: str
+) -> JSONObject:
     try:
-        return with_limits(schema)
+        return writable(schema, validated=validated)
     except UnreadableSchemaError as error:
         raise UnsupportedOption(
             f"{provider}/{model} cannot follow {field}: it asks for {error}",

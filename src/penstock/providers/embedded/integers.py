@@ -30,8 +30,8 @@ def with_limits(schema: JSONObject) -> JSONObject:
     Raises UnreadableSchemaError when no integer is between them, or a reference leads nowhere.
     """
     copy: JSONObject = msgspec.json.decode(msgspec.json.encode(schema))
-    for node in _reachable(copy):
-        if "integer" in _kinds(node):
+    for node in reachable(copy):
+        if "integer" in kinds_of(node):
             low = _limit(node, "minimum", "exclusiveMinimum", 1)
             high = _limit(node, "maximum", "exclusiveMaximum", -1)
             if low > high:
@@ -40,7 +40,7 @@ def with_limits(schema: JSONObject) -> JSONObject:
     return copy
 
 
-def _reachable(root: JSONObject) -> Iterator[JSONObject]:
+def reachable(root: JSONObject) -> Iterator[JSONObject]:
     """Every schema, also those that only a reference leads to."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
@@ -62,7 +62,8 @@ def _without_integer(low: int, high: int) -> str:
     return f"an integer of {asked}, and this model writes those from {-LARGEST} to {LARGEST}"
 
 
-def _kinds(node: JSONObject) -> Sequence[Any]:
+def kinds_of(node: JSONObject) -> Sequence[Any]:
+    """The types that a schema allows."""
     kind: Any = node.get("type")
     return cast(list[Any], kind) if isinstance(kind, list) else (kind,)
 

@@ -16,6 +16,7 @@ from penstock.contract.errors import (
     ContextLengthExceeded,
     InvalidRequest,
     ModelNotFound,
+    UnsupportedOption,
 )
 from penstock.contract.events import Chunk, Finished, ProviderEvent
 from penstock.contract.exchange import Reply, SamplingRequest
@@ -237,7 +238,7 @@ def test_a_prompt_beyond_the_window_is_the_typed_error() -> None:
 
 
 def test_a_schema_without_a_grammar_is_the_typed_error() -> None:
-    with pytest.raises(InvalidRequest, match="unrecognized type bogus"):
+    with pytest.raises(UnsupportedOption, match="asks for the type 'bogus'"):
         generate(ask(user("Hi"), output_schema=OutputSchema({"type": "bogus"})))
 
 

@@ -13,7 +13,7 @@ from penstock.contract.ports import ModelInfo
 from penstock.providers.dialect import WireCall
 from penstock.providers.gemini import DIALECT, count, embeddings, models
 from penstock.providers.gemini.catalogue import CATALOGUE
-from penstock.providers.registry import KINDS
+from penstock.providers.registry import BUILT_IN
 
 ERROR = b'{"error": {"code": 429, "message": "no", "status": "RESOURCE_EXHAUSTED"}}'
 
@@ -136,4 +136,4 @@ def test_capabilities(model: str, facts: dict[str, Any]) -> None:
 
 def test_the_key_and_its_variables() -> None:
     assert DIALECT.authorize("k") == {"x-goog-api-key": "k"}
-    assert KINDS["gemini"].key_variables == ("GEMINI_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+    assert BUILT_IN["gemini"].key_variables == ("GEMINI_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")

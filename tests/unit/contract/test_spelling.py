@@ -1,0 +1,95 @@
+"""Misspelled options in Python code are answered with the name that was meant."""
+
+from collections.abc import Callable
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.contract.spelling import did_you_mean, suggests_names
+from penstock.testing import FakeProvider, engine_with
+
+WRONG: dict[str, Any] = {"temprature": 1}
+OPTION = "temprature: there is no such option; did you mean temperature?"
+FACTORIES: tuple[tuple[Callable[..., object], tuple[Any, ...]], ...] = (
+    (penstock.string_generator, ("x",)),
+    (penstock.structured_generator, (int, "x")),
+    (penstock.conversation, ()),
+    (penstock.sync.string_generator, ("x",)),
+)
+PLAIN: tuple[tuple[Callable[..., object], dict[str, Any], str], ...] = (
+    (penstock.ask, {"prompt": "x", "temprature": 1}, "temperature"),
+    (penstock.open, {"confg": "x"}, "config"),
+    (penstock.sync.open, {"confg": "x"}, "config"),
+    (penstock.image, {"mime": "x"}, "mime_type"),
+    (penstock.audio, {"source": b"", "mimetype": "x"}, "mime_type"),
+    (penstock.MCPTool, {"url": "https://x", "name": "a", "allowed_tool": []}, "allowed_tools"),
+    (penstock.ModelPreferences, {"hint": ()}, "hints"),
+    (penstock.OutputSchema, {"schma": {}}, "schema"),
+    (penstock.SamplingRequest, {"messages": (), "max_tokens": 3, **WRONG}, "temperature"),
+)
+
+
+@pytest.mark.parametrize(("make", "arguments"), FACTORIES)
+def test_a_generator_names_the_option_that_was_meant(
+    make: Callable[..., object], arguments: tuple[Any, ...]
+) -> None:
+    with pytest.raises(penstock.InvalidRequest) as caught:
+        make(*arguments, **WRONG)
+    assert str(caught.value) == OPTION
+
+
+async def test_an_engine_names_the_option_that_was_meant() -> None:
+    async with engine_with(FakeProvider()) as engine:
+        calls: tuple[Callable[..., Any], ...] = (
+            engine.create_message,
+            engine.create_message_stream,
+            engine.route,
+        )
+        for call in calls:
+            with pytest.raises(penstock.InvalidRequest) as caught:
+                await call("x", max_tokens=3, **WRONG)
+            assert str(caught.value) == OPTION
+        feedback: Any = engine.record_feedback
+        with pytest.raises(TypeError, match=r"'scre'; did you mean score\?$"):
+            await feedback("req_1", scre=1)
+
+
+@pytest.mark.parametrize("make", [penstock.embedding_generator, penstock.transcription_generator])
+def test_other_generators_name_it_too(make: Callable[..., object]) -> None:
+    with pytest.raises(penstock.InvalidRequest, match=r"modell: .* did you mean model\?"):
+        make(modell="x")
+
+
+@pytest.mark.parametrize(("call", "given", "meant"), PLAIN)
+def test_an_unknown_argument_names_the_one_that_was_meant(
+    call: Callable[..., object], given: dict[str, Any], meant: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"unexpected keyword argument .*did you mean {meant}\?$"):
+        call(**given)
+
+
+def test_other_mistakes_keep_their_own_message() -> None:
+    with pytest.raises(TypeError, match="Missing required argument 'url'"):
+        penstock.MCPTool(name="a")  # pyright: ignore[reportCallIssue]
+
+
+def test_names_of_other_apis_lead_to_ours() -> None:
+    known = ("max_tokens", "stop_sequences", "system_prompt")
+    assert did_you_mean("max_completion_tokens", known) == "; did you mean max_tokens?"
+    assert did_you_mean("stop", known) == "; did you mean stop_sequences?"
+    assert did_you_mean("maxTokens", known) == "; did you mean max_tokens?"
+    assert not did_you_mean("zzz", known)
+    assert not did_you_mean("x" * 10**6, known)
+
+
+async def test_a_coroutine_function_stays_one() -> None:
+    @suggests_names
+    async def double(*, number: int) -> int:
+        return 2 * number
+
+    assert iscoroutinefunction(double)
+    answer = double(number=2)
+    assert isawaitable(answer)
+    assert await answer == 4
