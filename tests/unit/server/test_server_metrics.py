@@ -147,7 +147,18 @@ def test_the_labels_of_budgets_and_targets_are_limited() -> None:
         for number in range(MOST_LABELS + 10)
     ]
     targets = [
-        TargetInfo(f"p/m{number}", "open" if number else "closed", "", None, 0, 0, None)
+        TargetInfo(
+            target=f"p/m{number}",
+            state="open" if number else "closed",
+            reason="",
+            retry_in_s=None,
+            in_flight=0,
+            waiting=0,
+            limit=None,
+            status="up",
+            checked_at=None,
+            evidence=None,
+        )
         for number in range(MOST_LABELS + 10)
     ]
     families = {each.name: each for each in StateMetrics(balances, targets).collect()}
