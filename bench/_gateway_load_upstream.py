@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 import uvloop
 
-from penstock.server.listening import allow_open_files
+from penstock.server.http.listening import allow_open_files
 
 _STREAM = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

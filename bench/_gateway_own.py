@@ -68,9 +68,9 @@ def sized_candidates(folder: Path, *, quick: bool) -> Mapping[str, Candidate]:
 
 def serve_without_ledger(arguments: list[str]) -> None:
     """`penstock serve` with an engine that keeps no books, put in the place of its own."""
-    from penstock import gateway
+    from penstock.engine import engine
 
-    class Engine(gateway.Engine):
+    class Engine(engine.Engine):
         def __init__(self, config: Config, **options: Any) -> None:
             options["keep_books"] = False
             super().__init__(config, **options)
@@ -78,7 +78,7 @@ def serve_without_ledger(arguments: list[str]) -> None:
         async def ledger(self) -> Any:
             """There is none to be opened at the start."""
 
-    gateway.Engine = Engine
+    engine.Engine = Engine
     from penstock.cli import main
 
     sys.argv = ["penstock", "serve", *arguments]

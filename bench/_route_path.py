@@ -14,15 +14,15 @@ from penstock.contract.exchange import SamplingRequest, Usage
 from penstock.contract.messages import Message, Text
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.routes import table_of, ways_of
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import LearnedRouter
-from penstock.routing.learning import Learning
+from penstock.engine.build.budget import price_book
+from penstock.engine.build.routing import table_of, ways_of
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.prompt_features import Reader
+from penstock.routing.learning.router import LearnedRouter
+from penstock.routing.learning.service import Learning
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
 from penstock.routing.ranking import AllAvailable
-from penstock.routing.reading import Reader
-from penstock.routing.targets import TargetTable, parse_target
-from penstock.wiring import price_book
+from penstock.routing.router import TargetTable, parse_target
 
 MODEL = "assistant"
 _NAMES = (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.contract.ports import Target
 from penstock.providers.embedded.embeddings import TableEmbedder
-from penstock.routing.features import FeatureMaker
+from penstock.routing.learning.features import FeatureMaker
 
 Floats = NDArray[np.float64]
 

@@ -20,10 +20,10 @@ from _routing_measures import (
 )
 from numpy.typing import NDArray
 
-from penstock.routing.decision import Offer, Weights, choose
-from penstock.routing.learner import Learner
-from penstock.routing.outcomes import Outcome, Quality
-from penstock.routing.traffic import Traffic
+from penstock.routing.cost_model import Traffic
+from penstock.routing.learning.model import Learner
+from penstock.routing.outcomes.outcome import Outcome, Quality
+from penstock.routing.selection import Offer, Weights, choose
 
 COST_WEIGHTS = [0.0, *np.geomspace(0.02, 200, 36).tolist()]
 Rows = NDArray[np.intp]

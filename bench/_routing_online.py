@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from penstock.providers.embedded.embeddings import TableEmbedder
 from penstock.routing.catalogue import family_of
-from penstock.routing.decision import Weights
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import LearnedRouter, RoutingSettings
-from penstock.routing.learner import LearnerSettings
-from penstock.routing.outcomes import Outcome, Quality
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.model import LearnerSettings
+from penstock.routing.learning.router import LearnedRouter, RoutingSettings
+from penstock.routing.outcomes.outcome import Outcome, Quality
+from penstock.routing.selection import Weights
 
 STREAMS = 36
 """Orders of the prompts: what only chosen outcomes teach depends much on the first of them, ..."""

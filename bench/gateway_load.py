@@ -33,7 +33,7 @@ from _gateway_load_faults import kill, outage
 from _gateway_load_steady import soak, streams
 from _support import Claim, end_by, make_parser, print_table
 
-from penstock.server.listening import allow_open_files
+from penstock.server.http.listening import allow_open_files
 
 Scenario = Callable[..., Awaitable[tuple[dict[str, Any], list[Claim]]]]
 SCENARIOS: Mapping[str, Scenario] = {

@@ -28,7 +28,7 @@ SUBJECTS = {
     "import penstock": "import penstock",
     "penstock.open()": "import penstock; penstock.open()",
     "import openai": "import openai",
-    "HTTP client": "import penstock.providers.client",
+    "HTTP client": "import penstock.providers.http.client",
 }
 HEAVY = (
     *("aiohttp", "pydantic", "asyncio", "rich", "typer", "granian", "numpy", "xllamacpp", "mcp"),

@@ -34,10 +34,10 @@ sys.path.insert(0, str(ROOT / "src"))
 from penstock.budget.entries import Charge
 from penstock.budget.ledger import Ledger
 from penstock.budget.rules import Budget
-from penstock.budget.stores.sqlite.books import COLUMNS
-from penstock.budget.stores.sqlite.schema import Synchronous, connect, patiently
+from penstock.budget.stores.sqlite.transaction import COLUMNS
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
+from penstock.storage.sqlite.connect import Synchronous, connect, patiently
 
 TARGET = Target("provider", "model-large")
 CHARGE = Charge(TARGET, Usage(1200, 300, 100, 0, 50), 4_500_000, "genai-prices")

@@ -18,8 +18,8 @@ from functools import partial
 import genai_prices
 from _support import hand_over, median_seconds, parse_arguments, print_table
 
-from penstock.budget.prices import PriceBook
-from penstock.budget.worst_case import worst_case
+from penstock.budget.pricing.price_book import PriceBook
+from penstock.budget.pricing.worst_case import worst_case
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.metadata import Usage

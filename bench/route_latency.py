@@ -47,11 +47,11 @@ from rich.progress import Progress
 
 from penstock.contract.ports import RouteDecision
 from penstock.providers.embedded.embeddings import TableEmbedder
-from penstock.routing.features import SIZE, FeatureMaker
-from penstock.routing.learned import LearnedRouter, RoutingSettings
-from penstock.routing.neighbours import CAPACITY
-from penstock.routing.outcomes import Outcome, Quality
-from penstock.routing.targets import TargetTable
+from penstock.routing.learning.features import SIZE, FeatureMaker
+from penstock.routing.learning.neighbours import CAPACITY
+from penstock.routing.learning.router import LearnedRouter, RoutingSettings
+from penstock.routing.outcomes.outcome import Outcome, Quality
+from penstock.routing.router import TargetTable
 from penstock.tokens import estimate_request
 
 MEASURED = ("floor", "decide", "rank", "learn")

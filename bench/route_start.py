@@ -25,13 +25,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from _route_path import MODEL, TARGETS, learning_with, prompts
 from _support import Claim, end_by, make_parser, print_table
 
-from penstock.memory.rows import write_label, write_served
-from penstock.memory.schema import open_to_write
 from penstock.providers.embedded.embeddings import TableEmbedder
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import LearnedRouter
-from penstock.routing.outcomes import Quality
-from penstock.routing.store import REPLAYED, Label, Served
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.router import LearnedRouter
+from penstock.routing.outcomes.outcome import Quality
+from penstock.routing.outcomes.ports import REPLAYED, Label, Served
+from penstock.routing.outcomes.rows import write_label, write_served
+from penstock.routing.outcomes.schema import open_to_write
 
 LABELLED = 10
 """One outcome in so many has a label."""

@@ -34,7 +34,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import typer  # noqa: E402
 
-from penstock.budget.price_sources import SOURCES  # noqa: E402
+from penstock.budget.pricing.price_sources import SOURCES  # noqa: E402
 from penstock.cli.app import build  # noqa: E402
 from penstock.config import load  # noqa: E402
 from penstock.config.settings import Config  # noqa: E402
@@ -42,10 +42,10 @@ from penstock.config.template import template  # noqa: E402
 from penstock.config.untrusted import RULES  # noqa: E402
 from penstock.contract import errors  # noqa: E402
 from penstock.providers.registry import BUILT_IN  # noqa: E402
-from penstock.providers.stop_reasons import STOP_REASONS  # noqa: E402
-from penstock.server.admin_api import admin_document  # noqa: E402
-from penstock.server.admin_events import DATA  # noqa: E402
-from penstock.server.openapi_doors import doors_document  # noqa: E402
+from penstock.providers.wire.stop_reasons import STOP_REASONS  # noqa: E402
+from penstock.server.admin.api import admin_document  # noqa: E402
+from penstock.server.admin.events import DATA  # noqa: E402
+from penstock.server.openapi.public import doors_document  # noqa: E402
 from tests.conformance.behaviour import Behaviour  # noqa: E402
 from tests.conformance.behaviours import BEHAVIOURS, SECTIONS  # noqa: E402
 from tests.conformance.subjects import SUBJECTS  # noqa: E402

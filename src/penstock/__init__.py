@@ -7,7 +7,7 @@ and `penstock.sync` does it without `await`.
 from __future__ import annotations
 
 # First: `python -m penstock` must import nothing else while the working folder is on the path.
-from penstock import _startup as _startup
+from penstock.runtime import startup as _startup  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
 # isort: split
 import importlib
@@ -96,9 +96,19 @@ from penstock.contract.ports import RankedTarget, RouteDecision, Target
 
 if TYPE_CHECKING:
     from penstock import sync
+    from penstock.api import (
+        ask,
+        conversation,
+        embedding_generator,
+        open,
+        string_generator,
+        structured_generator,
+        transcription_generator,
+    )
     from penstock.config.settings import Config
     from penstock.contract.requests import Caller
-    from penstock.gateway import Engine, open
+    from penstock.engine.engine import Engine
+    from penstock.engine.health import ProviderHealth
     from penstock.generators.content import StringGenerator
     from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
     from penstock.generators.conversation import Conversation
@@ -107,19 +117,10 @@ if TYPE_CHECKING:
     from penstock.generators.stream import GeneratorStream
     from penstock.generators.structured import StructuredGenerator
     from penstock.generators.transcription import TranscriptionGenerator
-    from penstock.health import ProviderHealth
-    from penstock.simple import ask
-    from penstock.standalone import (
-        conversation,
-        embedding_generator,
-        string_generator,
-        structured_generator,
-        transcription_generator,
-    )
     from penstock.streaming.callbacks import StreamCallbacks
     from penstock.streaming.handle import StreamHandle
     from penstock.telemetry.latency import Latency
-    from penstock.telemetry.usage import ModelUsage, UsageStats
+    from penstock.telemetry.usage_counters import ModelUsage, UsageStats
 
 # Loaded at first use: they bring asyncio and pydantic, which a mere import should not pay for.
 _LAZY = {
@@ -127,29 +128,29 @@ _LAZY = {
     "Config": "penstock.config.settings",
     "Conversation": "penstock.generators.conversation",
     "EmbeddingGenerator": "penstock.generators.embeddings",
-    "Engine": "penstock.gateway",
+    "Engine": "penstock.engine.engine",
     "GeneratorStream": "penstock.generators.stream",
     "Latency": "penstock.telemetry.latency",
     "MessageType": "penstock.generators.contexts",
-    "ModelUsage": "penstock.telemetry.usage",
+    "ModelUsage": "penstock.telemetry.usage_counters",
     "PromptContext": "penstock.generators.contexts",
     "PromptContextProvider": "penstock.generators.contexts",
-    "ProviderHealth": "penstock.health",
+    "ProviderHealth": "penstock.engine.health",
     "StreamCallbacks": "penstock.streaming.callbacks",
     "StreamHandle": "penstock.streaming.handle",
     "StringGenerator": "penstock.generators.content",
     "StructuredGenerator": "penstock.generators.structured",
     "Tool": "penstock.generators.functions",
     "TranscriptionGenerator": "penstock.generators.transcription",
-    "UsageStats": "penstock.telemetry.usage",
-    "ask": "penstock.simple",
-    "conversation": "penstock.standalone",
-    "embedding_generator": "penstock.standalone",
-    "open": "penstock.gateway",
-    "string_generator": "penstock.standalone",
-    "structured_generator": "penstock.standalone",
+    "UsageStats": "penstock.telemetry.usage_counters",
+    "ask": "penstock.api",
+    "conversation": "penstock.api",
+    "embedding_generator": "penstock.api",
+    "open": "penstock.api",
+    "string_generator": "penstock.api",
+    "structured_generator": "penstock.api",
     "tool": "penstock.generators.functions",
-    "transcription_generator": "penstock.standalone",
+    "transcription_generator": "penstock.api",
 }
 
 __all__ = [

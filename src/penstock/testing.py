@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.exchange import Transcript
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.providers.fake.provider import FakeProvider, FakeReply
 from penstock.telemetry.recorder import Recorder
 

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
+from penstock.budget.calendar import Period
 from penstock.budget.ledger import Ledger
-from penstock.budget.periods import Period
 from penstock.budget.rules import Budget
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.metadata import Usage
 from penstock.contract.requests import Caller
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.budget.support import A, charge
 
 

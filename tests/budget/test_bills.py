@@ -27,15 +27,15 @@ from penstock import (
     user,
 )
 from penstock.budget.entries import Entry
-from penstock.budget.prices import PriceBook
-from penstock.budget.worst_case import worst_case
+from penstock.budget.pricing.price_book import PriceBook
+from penstock.budget.pricing.worst_case import worst_case
 from penstock.config.settings import Config
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
+from penstock.engine.build.budget import price_book
 from penstock.testing import FakeProvider, FakeReply
 from penstock.tokens import estimate_request, estimate_text, family_of
-from penstock.wiring import price_book
 from tests.budget.test_engine_books import INPUT, OUTPUT, PRICE, bookkeeper
 from tests.faults.answer import PROMPT_TOKENS, first_words
 from tests.faults.server import FaultServer

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.budget.calendar import Period
 from penstock.budget.entries import Hold
-from penstock.budget.periods import Period
 from penstock.budget.rules import Budget
 from penstock.contract.errors import BudgetExceeded
 from tests.budget.support import books, charge

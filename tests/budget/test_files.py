@@ -15,9 +15,10 @@ import pytest
 from penstock.budget.ledger import Ledger
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
-from penstock.budget.stores.sqlite.failures import translated
-from penstock.budget.stores.sqlite.schema import MIGRATIONS, connect, patiently, prepare
+from penstock.budget.stores.sqlite.schema import LEDGER_META, MIGRATIONS
 from penstock.contract.errors import ConfigurationError, PenstockError, StorageUnavailable
+from penstock.storage.sqlite.connect import connect, patiently, prepare
+from penstock.storage.sqlite.errors import translated
 from tests.budget.support import books
 from tests.support.disks import Disk, mounted, mounts_allowed, read_only, read_only_disks
 
@@ -160,7 +161,7 @@ async def test_a_file_that_becomes_newer_is_refused_by_those_who_have_it_open(
     await filled(path)
     ledger = await Ledger.open(path)
     connection = connect(path, "normal")
-    prepare(connection, path, [*MIGRATIONS, EXTRA])
+    prepare(connection, path, [*MIGRATIONS, EXTRA], LEDGER_META)
     connection.close()
     with pytest.raises(ConfigurationError, match="update Penstock"):
         await ledger.sweep()
@@ -171,12 +172,12 @@ async def test_an_older_file_is_backed_up_and_brought_up_to_date(tmp_path: Path)
     path = tmp_path / "x.db"
     await filled(path)
     connection = connect(path, "normal")
-    backup = prepare(connection, path, [*MIGRATIONS, EXTRA])
+    backup = prepare(connection, path, [*MIGRATIONS, EXTRA], LEDGER_META)
     assert backup == tmp_path / f"x.db.v{len(MIGRATIONS)}-1.backup"
     columns = [row[1] for row in connection.execute("PRAGMA table_info(ledger_entries)")]
     assert columns[-1] == "region"
     assert connection.execute("SELECT count(*) FROM ledger_entries").fetchone() == (100,)
-    assert prepare(connection, path, [*MIGRATIONS, EXTRA]) is None
+    assert prepare(connection, path, [*MIGRATIONS, EXTRA], LEDGER_META) is None
     connection.close()
     assert backup is not None
     async with books(backup) as at:
@@ -188,7 +189,12 @@ async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     await filled(path)
     connection = connect(path, "normal")
     with pytest.raises(sqlite3.OperationalError):
-        prepare(connection, path, [*MIGRATIONS, (*EXTRA, "ALTER TABLE nothing ADD COLUMN x")])
+        prepare(
+            connection,
+            path,
+            [*MIGRATIONS, (*EXTRA, "ALTER TABLE nothing ADD COLUMN x")],
+            LEDGER_META,
+        )
     connection.close()
     async with books(path) as at:
         await at.spend(1)
@@ -199,7 +205,7 @@ async def test_a_backup_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     await filled(path, 1)
     connection = connect(path, "normal")
-    backup = prepare(connection, path, [*MIGRATIONS, EXTRA])
+    backup = prepare(connection, path, [*MIGRATIONS, EXTRA], LEDGER_META)
     connection.close()
     assert backup is not None
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
@@ -211,7 +217,7 @@ async def test_a_process_killed_while_it_migrates_leaves_the_file_as_it_was(
 ) -> None:
     path = tmp_path / "x.db"
     connection = connect(path, "normal")
-    prepare(connection, path, MIGRATIONS[:1])
+    prepare(connection, path, MIGRATIONS[:1], LEDGER_META)
     connection.execute(
         "INSERT INTO ledger_entries (kind, at, amount_nanos, estimated) "
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
@@ -245,7 +251,7 @@ async def test_a_process_killed_while_it_migrates_leaves_the_file_as_it_was(
 async def test_processes_that_open_an_older_file_at_once_migrate_it_once(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     connection = connect(path, "normal")
-    prepare(connection, path, MIGRATIONS[:1])
+    prepare(connection, path, MIGRATIONS[:1], LEDGER_META)
     connection.close()
     processes = [
         subprocess.Popen(

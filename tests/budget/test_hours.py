@@ -10,8 +10,9 @@ import pytest
 from penstock.budget.ledger import Ledger
 from penstock.budget.reports import HistoryFilter
 from penstock.budget.rules import Budget
-from penstock.budget.stores.sqlite.hours import numbers
-from penstock.budget.stores.sqlite.schema import MIGRATIONS, connect, prepare
+from penstock.budget.stores.sqlite.hour_index import numbers
+from penstock.budget.stores.sqlite.schema import LEDGER_META, MIGRATIONS
+from penstock.storage.sqlite.connect import connect, prepare
 from tests.budget.support import NOON, books
 from tests.support.clock import ManualClock
 
@@ -70,7 +71,7 @@ async def test_an_older_file_is_given_its_hours(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     times = [NOON, NOON + 1, NOON + HOUR, NOON - 5, NOON + HOUR, NOON + HOUR + 1]
     with closing(connect(path, "normal")) as connection:
-        prepare(connection, path, MIGRATIONS[:2])
+        prepare(connection, path, MIGRATIONS[:2], LEDGER_META)
         connection.executemany(
             "INSERT INTO ledger_entries (kind, at, amount_nanos, estimated) "
             "VALUES ('adjust', ?, 7, 0)",

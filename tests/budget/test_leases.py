@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.budget.calendar import Period
 from penstock.budget.ledger import Ledger
-from penstock.budget.periods import Period
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
 from penstock.contract.errors import BudgetExceeded

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.budget.amounts import MOST
 from penstock.budget.entries import Charge
 from penstock.budget.ledger import Ledger
+from penstock.budget.pricing.amounts import MOST
 from penstock.budget.reports import BudgetWarning, HistoryFilter
 from penstock.budget.rules import Budget
 from penstock.contract.errors import BudgetExceeded, ConfigurationError

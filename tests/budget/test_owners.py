@@ -10,9 +10,10 @@ import pytest
 
 import penstock
 from penstock.budget.rules import Budget
-from penstock.budget.stores.sqlite.schema import MIGRATIONS, connect, prepare
+from penstock.budget.stores.sqlite.schema import LEDGER_META, MIGRATIONS
 from penstock.config.load import load
 from penstock.contract.errors import BudgetExceeded, ConfigurationError
+from penstock.storage.sqlite.connect import connect, prepare
 from tests.budget.support import Books, books
 
 
@@ -115,7 +116,7 @@ async def test_what_is_set_by_hand_stays_whoever_declares_it(tmp_path: Path) -> 
 async def first_version(path: Path) -> None:
     """A file as the first version made it, with a declared budget, one by hand, and a past."""
     connection = connect(path, "normal")
-    prepare(connection, path, MIGRATIONS[:1])
+    prepare(connection, path, MIGRATIONS[:1], LEDGER_META)
     for name, declared in (("old", 1), ("kept", 1), ("hand", 0)):
         definition = f'{{"name":"{name}","limit_nanos":5000,"period":"forever"}}'
         connection.execute(

@@ -13,13 +13,13 @@ import pytest
 
 from penstock.budget.ledger import Ledger
 from penstock.budget.rules import Budget
-from penstock.budget.stores.sqlite import guard as guard_module
-from penstock.budget.stores.sqlite.guard import StoreGuard, StoreGuards
-from penstock.budget.stores.sqlite.identity import Mark, read_mark
-from penstock.budget.stores.sqlite.record import read_record, record_file
 from penstock.contract.errors import ConfigurationError, StorageUnavailable
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
 from penstock.keys.store import KeyStore
+from penstock.storage.sqlite import guard as guard_module
+from penstock.storage.sqlite.guard import StoreGuard, StoreGuards
+from penstock.storage.sqlite.identity import Mark, read_mark
+from penstock.storage.sqlite.record import read_record, record_file
 from tests.budget.support import A, charge
 
 BUDGET = Budget(name="total", limit_nanos=1000)

@@ -15,7 +15,7 @@ from penstock.budget.ports import Reservation
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import SqliteStore
-from penstock.budget.stores.sqlite.books import Books
+from penstock.budget.stores.sqlite.transaction import Books
 from penstock.budget.stores.sqlite.writer import GATHER_FROM
 from penstock.contract.errors import BudgetExceeded, PenstockError
 from tests.budget.support import NOON, A, asleep, books, charge

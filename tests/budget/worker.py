@@ -24,8 +24,9 @@ from penstock.budget.entries import Hold
 from penstock.budget.ledger import Ledger
 from penstock.budget.rules import Budget
 from penstock.budget.stores.sqlite import schema
-from penstock.budget.stores.sqlite.schema import connect
 from penstock.contract.errors import BudgetExceeded, PenstockError
+from penstock.storage.sqlite import connect as connecting
+from penstock.storage.sqlite.connect import connect
 from tests.budget.support import A, admitted, charge
 
 
@@ -130,12 +131,12 @@ async def migrate_and_die(path: Path, when: str) -> object:
             super().backup(target, pages=1, progress=backing_up)
 
     if when == "copying":
-        schema.connect_to_read = lambda path: sqlite3.connect(path, factory=Slow)
+        connecting.connect_to_read = lambda path: sqlite3.connect(path, factory=Slow)
     migrations = [list(each) for each in schema.MIGRATIONS]
     if when == "changing":
         connection.create_function("die", 0, die)
         migrations[-1].append("SELECT die()")
-    schema.prepare(connection, path, migrations)
+    connecting.prepare(connection, path, migrations, schema.LEDGER_META)
     die()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Config
 from penstock.config.settings import ModelConfig, PoolConfig
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.clients.running import COMMANDS, FIRST_RUN_SECONDS, Programs
 from tests.clients.scenarios import AT_THE_DOOR, SCENARIOS, Cell
 from tests.clients.table import CLIENTS, Client

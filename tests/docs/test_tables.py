@@ -12,12 +12,12 @@ import pytest
 
 import penstock
 from penstock.contract.exchange import Metadata, Usage
+from penstock.engine.per_loop import EndpointOptions
 from penstock.generators.content import DEFAULT_MAX_TOKENS
 from penstock.generators.embeddings import EmbeddingOptions
 from penstock.generators.tool_loop import LoopLimits
 from penstock.generators.transcription import TranscriptionOptions
 from penstock.mcp.tools import LIST_TTL_S
-from penstock.standalone import EndpointOptions
 from scripts.generate_docs import TABLES
 from tests.docs.blocks import ROOT
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.faults.asking import DIALECTS, limits_for, providers_on
 from tests.faults.doors import DOORS, Door, Told
 from tests.faults.scenarios import Scenario

@@ -168,7 +168,7 @@ async def test_a_target_that_is_left_alone_says_for_how_long(
     door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Who has no other target would soon be let through.
-    monkeypatch.setattr("penstock.pool.breaker.LAST_RESORT_S", 60.0)
+    monkeypatch.setattr("penstock.pool.targets.breaker.LAST_RESORT_S", 60.0)
     pool = {"retries": 1, "breaker_failures": 2, "breaker_cooldown_s": 60.0}
     async with gateway_on(tmp_path, {"m": ("429.forever",)}, pool=pool) as site:
         refused(door, await site.ask(door), RateLimited)

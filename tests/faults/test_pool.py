@@ -93,7 +93,7 @@ async def test_the_error_is_what_the_target_said_though_it_is_then_left_alone(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Who has no other target would soon be let through.
-    monkeypatch.setattr("penstock.pool.breaker.LAST_RESORT_S", 60.0)
+    monkeypatch.setattr("penstock.pool.targets.breaker.LAST_RESORT_S", 60.0)
     pool = {"retries": 2, "breaker_failures": 2}
     async with FaultServer() as server, engine_on(server, "429.forever", pool=pool) as engine:
         assert isinstance((await ask(engine)).error, RateLimited)

@@ -10,7 +10,7 @@ from typing import Any
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from penstock.server.patience import Patience, PatientProtocol
+from penstock.server.http.limits import Patience, PatientProtocol
 
 _TURNS = 6
 """Runs of the event loop in which a request that is complete is answered."""

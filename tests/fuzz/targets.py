@@ -18,19 +18,21 @@ from penstock.contract.errors import ConfigurationError, MalformedResponse, Pens
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Message, Text
 from penstock.contract.ports import Target
-from penstock.pool.admit import admit
+from penstock.pool.fit import admit
 from penstock.providers import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
-from penstock.providers.dialect import Dialect
-from penstock.providers.masking import mask_bytes
-from penstock.providers.reading import FRAMINGS, FrameDecoder
-from penstock.providers.redaction import without_keys
-from penstock.server import (
-    anthropic_decode,
-    openai_chat_decode,
-    openai_embeddings,
-    responses_decode,
-    sampling_decode,
+from penstock.providers.redaction.own_secrets import mask_bytes
+from penstock.providers.redaction.text import without_keys
+from penstock.providers.wire.dialect import Dialect
+from penstock.providers.wire.event_stream import FRAMINGS, FrameDecoder
+from penstock.server.doors.anthropic import decode as anthropic_decode
+from penstock.server.doors.openai_chat import (
+    decode as openai_chat_decode,
 )
+from penstock.server.doors.openai_chat import (
+    embeddings as openai_embeddings,
+)
+from penstock.server.doors.openai_responses import decode as responses_decode
+from penstock.server.doors.sampling import decode as sampling_decode
 from penstock.server.errors import HttpProblem
 from penstock.streaming.eventstream import AWSEventStreamDecoder
 from penstock.streaming.ndjson import NDJSONDecoder

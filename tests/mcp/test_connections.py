@@ -12,11 +12,11 @@ import pytest
 
 from penstock.contract.errors import ToolFailed
 from penstock.contract.options import MCPTool
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.mcp import http
-from penstock.mcp.connections import ConnectionLimit, Place
+from penstock.mcp.connection_limit import ConnectionLimit, Place
+from penstock.mcp.connections import ToolServers
 from penstock.testing import FakeProvider, FakeReply
-from penstock.tool_servers import ToolServers
 from tests.support.keyed import bearer, keyed_engine
 from tests.support.mcp.processes import shared_server
 from tests.support.raw import Peer, RawServer

@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.config.settings import Config
 from penstock.contract.errors import PenstockError
 from penstock.contract.events import Error
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 
 KINDS = ("openai-chat", "openai", "anthropic", "gemini", "ollama", "bedrock")
 _HIGHEST = re.compile(r"VmHWM:\s+(\d+) kB")

@@ -20,9 +20,10 @@ from pathlib import Path
 
 import httpx
 
-from penstock.budget.stores.sqlite.schema import connect, prepare
+from penstock.budget.stores.sqlite.schema import LEDGER_META, MIGRATIONS
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
 from penstock.keys.store import KeyStore
+from penstock.storage.sqlite.connect import connect, prepare
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.cli.harness import COMMAND, LIMIT_S, environment
 
@@ -312,7 +313,7 @@ class Refused(Exception):
 def other_store(path: Path) -> None:
     """A valid store without a key, of somebody else."""
     connection = connect(path, "normal")
-    prepare(connection, path)
+    prepare(connection, path, MIGRATIONS, LEDGER_META)
     connection.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider
 from tests.security.attack import under_attack
 from tests.security.doors import DOORS, FIELDS

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.config.load import parse
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.support.tokenizers import tokenizers
 from tests.support.wire.connection import read_request
 from tests.unit.server.gateway_support import Gateway, running_gateway

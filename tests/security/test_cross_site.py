@@ -7,7 +7,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.unit.server.gateway_support import CHAT, chat_body, running_gateway
 from tests.unit.server.sampling_support import SOCKET
 

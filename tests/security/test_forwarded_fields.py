@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
 from penstock.providers.caller_fields import steering
 from penstock.providers.registry import BUILT_IN

@@ -20,15 +20,15 @@ from penstock.config.load import parse
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
+from penstock.keys.keyring import Keyring
 from penstock.keys.records import PREFIX, Key, KeyHash, hash_of, new_text
-from penstock.keys.ring import Keyring
 from penstock.keys.store import KeyStore
-from penstock.server.access import Access, Gate, Needs
-from penstock.server.asgi import App, Route
+from penstock.server.auth.gate import Access, Gate, Needs
+from penstock.server.dispatch import App, Route
+from penstock.server.doors.openai_chat.endpoint import ROUTES
 from penstock.server.errors import HttpProblem
 from penstock.server.exchange import Exchange
-from penstock.server.openai_api import ROUTES
 from tests.support.keyed import ADMIN, bearer, keyed_engine
 from tests.unit.cli.harness import run_penstock
 from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway

@@ -12,14 +12,14 @@ import pytest
 
 from penstock.config.load import parse
 from penstock.config.settings import Config
-from penstock.contract.addresses import is_public, is_public_address
+from penstock.contract.checks.addresses import is_public, is_public_address
 from penstock.contract.errors import ConfigurationError, ToolFailed
 from penstock.contract.messages import ToolUse
 from penstock.contract.options import MCPTool
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
+from penstock.mcp.connections import MOST_KNOWN, ToolServers
 from penstock.mcp.tools import ToolAdapter
 from penstock.testing import FakeProvider, FakeReply
-from penstock.tool_servers import MOST_KNOWN, ToolServers
 from tests.support.keyed import bearer, keyed_engine
 from tests.support.mcp.processes import shared_server
 from tests.support.raw import Peer, RawServer

@@ -14,10 +14,10 @@ import httpx
 from websockets.asyncio.client import connect
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.telemetry.prometheus import PrometheusMetrics
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
+from penstock.telemetry.exporters.prometheus import PrometheusMetrics
 from penstock.telemetry.recent import RecentRequests
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.keyed import ADMIN, bearer, keyed_engine

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
-from penstock.telemetry.logs import log_to
+from penstock.telemetry.exporters.logs import log_to
 from penstock.tokens.upper import upper
 from tests.security.long_texts import event_variants, variants
 from tests.support.keyed import ADMIN, bearer

@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
-from penstock.keys import ring
+from penstock.engine.engine import Engine
+from penstock.keys import keyring
 from penstock.keys.records import hash_of, new_text
-from penstock.server import access
-from penstock.telemetry.logs import ConsoleLines, JsonLines
+from penstock.server.auth import gate as access
+from penstock.telemetry.exporters.logs import ConsoleLines, JsonLines
 from penstock.testing import FakeProvider
 from tests.security.attack import BODY, under_attack
 from tests.security.doors import DOORS
@@ -282,7 +282,7 @@ def _comparisons(module: Any) -> list[str]:
 
 def test_secrets_are_compared_in_constant_time() -> None:
     """By construction: hashes are looked up, and compared with `hmac.compare_digest` alone."""
-    for module in (access, ring):
+    for module in (access, keyring):
         assert _comparisons(module) == []
         assert "hmac.compare_digest(" in inspect.getsource(module)
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.raw import STREAM_HEAD, Peer, RawServer, chunk
 from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway, until

@@ -25,11 +25,11 @@ from penstock.config.settings import Config
 from penstock.contract.errors import BudgetExceeded
 from penstock.contract.exchange import Usage
 from penstock.contract.messages import Audio
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
+from penstock.keys.policy import KeyTerms
+from penstock.keys.rate_limit import Window
 from penstock.keys.records import Key
-from penstock.keys.terms import KeyTerms
-from penstock.keys.windows import Window
-from penstock.telemetry.prometheus import PrometheusMetrics
+from penstock.telemetry.exporters.prometheus import PrometheusMetrics
 from tests.support.sound import wav
 from tests.support.wire.anthropic import Anthropic
 from tests.support.wire.bedrock import Bedrock

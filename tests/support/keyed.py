@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
 from penstock.testing import FakeProvider
 

@@ -19,14 +19,14 @@ from penstock.contract.events import Chunk, Finished, ProviderEvent
 from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest, Usage, Vectors
 from penstock.contract.messages import Text
 from penstock.contract.ports import ModelInfo
-from penstock.providers.dialect import (
+from penstock.providers.profiles import Catalogue
+from penstock.providers.wire.dialect import (
     Dialect,
     EmbeddingDialect,
     ModelListDialect,
     ModelProfile,
     WireCall,
 )
-from penstock.providers.profiles import Catalogue
 from penstock.streaming.sse import ServerSentEvent
 
 UNSAYABLE = "unsayable"

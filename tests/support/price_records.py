@@ -18,7 +18,7 @@ from genai_prices.types import (
     TieredPrices,
 )
 
-from penstock.budget.price_list import PriceList, Schedule
+from penstock.budget.pricing.price_list import PriceList, Schedule
 from penstock.contract.metadata import Usage
 
 NOON = datetime(2026, 11, 15, 12, 0, 1, tzinfo=UTC)

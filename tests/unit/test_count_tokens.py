@@ -20,7 +20,7 @@ from penstock.contract.errors import (
 from penstock.contract.exchange import SamplingRequest, TokenCount
 from penstock.contract.messages import system, user
 from penstock.contract.options import Capabilities
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.tokens import estimate_request
 from tests.support.raw import Peer, RawServer, answering, unused_port, whole
 from tests.support.stub import StubProvider

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.load import load
-from penstock.server.notify import notify
+from penstock.server.process.systemd import notify
 from tests.unit.cli.harness import run_penstock, started_penstock
 
 ROOT = Path(__file__).resolve().parents[2]

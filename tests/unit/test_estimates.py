@@ -12,9 +12,9 @@ import penstock
 from penstock import BudgetExceeded, Caller, InvalidRequest, ModelNotFound, Usage
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import Target
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
+from penstock.keys.policy import KeyTerms
 from penstock.keys.records import Key, KeyHash, hash_of
-from penstock.keys.terms import KeyTerms
 from penstock.testing import FakeProvider
 
 PRICES = {"fake/words-60": {"input": 3, "output": 15}, "fake/words-40": {"input": 1, "output": 2}}

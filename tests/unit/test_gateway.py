@@ -22,8 +22,8 @@ from penstock.contract.events import Cancelled, Chunk, Complete
 from penstock.contract.exchange import SamplingRequest, Usage, Vectors
 from penstock.contract.messages import user
 from penstock.contract.ports import ModelInfo, Target
-from penstock.gateway import Engine
-from penstock.health import ProviderHealth
+from penstock.engine.engine import Engine
+from penstock.engine.health import ProviderHealth
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.raw import Peer, RawServer, answering, unused_port, whole
 from tests.support.stub import FINISHED, Pause, StubProvider

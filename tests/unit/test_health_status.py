@@ -19,9 +19,9 @@ from penstock.contract.errors import (
     RateLimited,
 )
 from penstock.contract.ports import ModelInfo
-from penstock.gateway import Engine
-from penstock.health import ProviderHealth
-from penstock.pool.states import TargetHealth
+from penstock.engine.engine import Engine
+from penstock.engine.health import ProviderHealth
+from penstock.pool.targets.states import TargetHealth
 from tests.support.stub import HELLO, StubProvider
 
 CONFIG = Config.model_validate(

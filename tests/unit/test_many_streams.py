@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.errors import RequestCancelled
 from penstock.contract.events import Chunk, Complete
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.streaming.callbacks import StreamCallbacks
 from tests.support.raw import LAST_CHUNK, STREAM_HEAD, Handler, Peer, RawServer, chunk
 

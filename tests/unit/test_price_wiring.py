@@ -5,7 +5,7 @@ import pytest
 from penstock.config.load import parse
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
-from penstock.wiring import price_book
+from penstock.engine.build.budget import price_book
 
 TOKEN = Usage(1_000_000, 0)
 

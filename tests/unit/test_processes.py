@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock import processes, search_paths
+from penstock.runtime import child_processes, search_paths
 
 PACKAGE = Path(penstock.__file__).parent
 ROOT = PACKAGE.parents[1]
@@ -95,7 +95,7 @@ def test_our_interpreters_have_no_working_folder() -> None:
     assert all(each[1] in ("'-P'", "*PIP") for each in pythons)
     (pip,) = [each for each in commands if "'pip'" in each]
     assert pip[0] == "'-P'"
-    assert processes.interpreter("-m", "x") == [sys.executable, "-P", "-m", "x"]
+    assert child_processes.interpreter("-m", "x") == [sys.executable, "-P", "-m", "x"]
 
 
 def test_relative_entries_leave_the_environment(
@@ -114,11 +114,11 @@ def test_relative_entries_leave_the_environment(
     assert safe["PYTHONSAFEPATH"] == "1"
     assert "PYTHONPATH" not in safe
     assert "PYTHONUSERBASE" not in safe
-    assert processes.find_program("tool") is None
-    assert processes.find_program("./tool") is None
-    assert processes.find_program(str(tool)) == str(tool)
+    assert child_processes.find_program("tool") is None
+    assert child_processes.find_program("./tool") is None
+    assert child_processes.find_program(str(tool)) == str(tool)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert processes.find_program("tool") == str(tool)
+    assert child_processes.find_program("tool") == str(tool)
 
 
 def test_a_command_leaves_the_working_folder(
@@ -144,11 +144,11 @@ async def test_an_editor_runs_in_the_folder_of_its_file(
     editor.chmod(0o755)
     work.mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    process = await processes.start_editor(["ed", str(tmp_path / "said")], cwd=work)
+    process = await child_processes.start_editor(["ed", str(tmp_path / "said")], cwd=work)
     assert await process.wait() == 0
     assert (tmp_path / "said").read_text() == f"{work}\n"
     with pytest.raises(FileNotFoundError, match="no program nothing-here"):
-        await processes.start_editor(["nothing-here"], cwd=work)
+        await child_processes.start_editor(["nothing-here"], cwd=work)
 
 
 async def test_a_child_finds_a_package_that_only_the_working_folder_holds(
@@ -162,8 +162,8 @@ async def test_a_child_finds_a_package_that_only_the_working_folder_holds(
     def interpreter(*_: str) -> list[str]:
         return [sys.executable, "-P", "-c", code]
 
-    monkeypatch.setattr(processes, "interpreter", interpreter)
-    process = await processes.start_worker((), {}, (write,))
+    monkeypatch.setattr(child_processes, "interpreter", interpreter)
+    process = await child_processes.start_worker((), {}, (write,))
     os.close(write)
     assert await process.wait() == 0
     with os.fdopen(read, "rb") as pipe:

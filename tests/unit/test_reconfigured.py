@@ -14,7 +14,7 @@ from penstock.contract.errors import (
     ProviderUnavailable,
 )
 from penstock.contract.events import Chunk, Complete
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.providers.fake.provider import FakeProvider, FakeReply
 from penstock.testing import Recorder
 from tests.unit.server.gateway_support import until

@@ -18,7 +18,8 @@ import pytest
 import uvloop
 
 import penstock
-from penstock import ConfigurationError, InvalidRequest, standalone
+from penstock import ConfigurationError, InvalidRequest
+from penstock.engine import per_loop
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Scenario
 from tests.support.wire.seen import Seen
@@ -87,9 +88,9 @@ def test_generators_of_one_loop_share_their_connections(upstream: Upstream) -> N
 
 def test_the_end_of_the_loop_closes_the_connections(upstream: Upstream) -> None:
     # Other loops of this process may be open, such as that of `penstock.sync`.
-    open_before = len(standalone._OF_LOOP)  # pyright: ignore[reportPrivateUsage]
+    open_before = len(per_loop._OF_LOOP)  # pyright: ignore[reportPrivateUsage]
     asyncio.run(_text(upstream.url))
-    assert len(standalone._OF_LOOP) == open_before  # pyright: ignore[reportPrivateUsage]
+    assert len(per_loop._OF_LOOP) == open_before  # pyright: ignore[reportPrivateUsage]
     leave = upstream.server.idle()
     asyncio.run_coroutine_threadsafe(leave, upstream._loop).result(30)  # pyright: ignore[reportPrivateUsage]
     assert upstream.server.open_connections == 0
@@ -183,7 +184,7 @@ def test_generators_that_are_dropped_leave_nothing(upstream: Upstream) -> None:
         generator = None
         gc.collect()
         assert [each() for each in made if each() is not None] == []
-        kept = standalone._OF_LOOP[asyncio.get_running_loop()]  # pyright: ignore[reportPrivateUsage]
+        kept = per_loop._OF_LOOP[asyncio.get_running_loop()]  # pyright: ignore[reportPrivateUsage]
         assert len(kept.engines) == 0
         assert len(kept.transports) == 1
 
@@ -244,7 +245,7 @@ def test_without_a_provider_the_configuration_holds(
     async def main() -> None:
         text, metadata = await penstock.string_generator("Go.").generate()
         assert (text, metadata.provider, metadata.model) == ("Hello.", "local", "small")
-        kept = standalone._OF_LOOP[asyncio.get_running_loop()]  # pyright: ignore[reportPrivateUsage]
+        kept = per_loop._OF_LOOP[asyncio.get_running_loop()]  # pyright: ignore[reportPrivateUsage]
         assert [each.response_timeout_s for each in kept.transports] == [7.5]
 
     asyncio.run(main())

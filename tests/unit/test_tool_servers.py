@@ -13,8 +13,8 @@ import pytest
 
 import penstock
 from penstock import MCPTool, ToolResult, ToolUse
+from penstock.mcp.connections import ToolServers
 from penstock.testing import FakeProvider, FakeReply, engine_with
-from penstock.tool_servers import ToolServers
 from tests.support.mcp.processes import HttpServer, http_server, up_to
 
 ADD = FakeReply(tool_uses=(ToolUse("call_1", "add", {"a": 40, "b": 2}),))

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from penstock.budget.amounts import MOST, dollars
+from penstock.budget.pricing.amounts import MOST, dollars
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 

@@ -28,16 +28,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.budget.accounts import Accounts
-from penstock.budget.amounts import dollars
 from penstock.budget.entries import NO_TAGS, Charge, Hold, check_amount
 from penstock.budget.ports import LedgerStore, Reservation
+from penstock.budget.pricing.amounts import dollars
+from penstock.budget.queries import Accounts
 from penstock.budget.reports import BudgetWarning, Settlement, Swept
 from penstock.contract.errors import BudgetExceeded, PenstockError
 from penstock.contract.ports import Target
 
 if TYPE_CHECKING:
-    from penstock.budget.stores.sqlite.guard import StoreGuard
+    from penstock.storage.sqlite.guard import StoreGuard
 
 _log = logging.getLogger(__name__)
 _NAMED = 5

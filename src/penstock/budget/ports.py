@@ -69,8 +69,8 @@ one, and whether it was cancelled meanwhile, so that nobody else will know."""
 class LedgerStore(Protocol):
     """Keeps the entries and the balances that follow from them.
 
-    `penstock.budget.judge` decides what is admitted, in every store; the store's part is that what
-    was judged on is still so when the entry is written.
+    `penstock.budget.admission` decides what is admitted, in every store; the store ensures what
+    it was judged on is still so when the entry is written.
     """
 
     def reserve(

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from penstock.budget.amounts import dollars
 from penstock.budget.entries import Entry, EntryKind
+from penstock.budget.pricing.amounts import dollars
 from penstock.budget.rules import Budget
 
 UsageBy = Literal["provider", "model", "key"]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from penstock.budget.amounts import MOST, dollars
-from penstock.budget.periods import PERIODS, Calendar, Period, Span, time_zone
+from penstock.budget.calendar import PERIODS, Calendar, Period, Span, time_zone
+from penstock.budget.pricing.amounts import MOST, dollars
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import Target
 

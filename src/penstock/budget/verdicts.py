@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.budget.judge import refusal_reason
+from penstock.budget.admission import refusal_reason
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Rule, Rules
 from penstock.contract.estimates import BudgetVerdict

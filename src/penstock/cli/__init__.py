@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from penstock.search_paths import leave_working_folder
+from penstock.runtime.search_paths import leave_working_folder
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, TextIO
 import typer
 
 from penstock._version import __version__
-from penstock.cli import (
+from penstock.cli.commands import (
     ask,
     audit,
     budget,
@@ -35,7 +35,7 @@ from penstock.cli import (
     usage,
 )
 from penstock.cli.errors import FAILED, INTERRUPTED, report
-from penstock.cli.terminal import is_terminal
+from penstock.cli.ui.terminal import is_terminal
 
 _TALK, _LOOK, _SET_UP = "Talk to models", "See what is there", "Set up and serve"
 

@@ -20,7 +20,7 @@ import traceback
 
 import typer
 
-from penstock.cli.terminal import visible
+from penstock.cli.ui.terminal import visible
 from penstock.contract.errors import (
     ConfigurationError,
     InvalidRequest,

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from penstock.config.settings import Config
-from penstock.contract.schema_names import names_in
+from penstock.contract.checks.schema_names import names_in
 
 
 def no_such_setting(path: Sequence[str | int]) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from penstock.config.settings import DEFAULT_STORAGE, Config
 from penstock.config.values import Section
-from penstock.contract.addresses import is_loopback_host
+from penstock.contract.checks.addresses import is_loopback_host
 from penstock.providers.kinds import installed_kinds
 from penstock.providers.registry import BUILT_IN
 

@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from penstock.contract.bounds import MESSAGE, PROBLEM, cut
+from penstock.contract.checks.lengths import MESSAGE, PROBLEM, cut
 
 MOST_PROBLEMS = 100
 """An error lists at most so many problems of one request."""

@@ -6,8 +6,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.contract.bounds import NAME, cut
-from penstock.contract.mcp_sampling import (
+from penstock.contract.checks.lengths import NAME, cut
+from penstock.contract.checks.spelling import NameSuggesting
+from penstock.contract.mcp.sampling import (
     MCPParams,
     decode_params,
     read_params,
@@ -37,7 +38,6 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.serializing import Serializable, known
-from penstock.contract.spelling import NameSuggesting
 
 StopReason: TypeAlias = Literal["endTurn", "stopSequence", "maxTokens", "toolUse"] | str
 

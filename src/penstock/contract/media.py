@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from penstock.contract.checks.spelling import suggests_names
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import Audio, Image
-from penstock.contract.spelling import suggests_names
 
 _IMAGE_SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock.contract.checks.spelling import NameSuggesting
 from penstock.contract.messages import Audio, Image, JSONObject
-from penstock.contract.spelling import NameSuggesting
 
 ReasoningLevel: TypeAlias = Literal["none", "low", "med", "high"]
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]

@@ -8,6 +8,7 @@ from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, cast
 import msgspec
 
 from penstock.contract.approval import Reviewer
+from penstock.contract.checks.spelling import unknown_options
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, JSONObject, Message, user
@@ -21,7 +22,6 @@ from penstock.contract.options import (
     ToolChoice,
     ToolDefinition,
 )
-from penstock.contract.spelling import unknown_options
 from penstock.contract.terms import Terms
 
 T = TypeVar("T")

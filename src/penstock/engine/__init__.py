@@ -1,1 +1,1 @@
-"""The flow of a request; start reading at `pipeline.py`."""
+"""The engine: one object that composes all stages; start reading at `engine.py`."""

@@ -7,9 +7,10 @@ from typing import Any, Unpack, cast, overload
 
 import msgspec
 
+from penstock.contract.checks.spelling import suggests_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
-from penstock.contract.mcp_sampling import MCPParams, fill_max_tokens, spelled_for_mcp
+from penstock.contract.mcp.sampling import MCPParams, fill_max_tokens, spelled_for_mcp
 from penstock.contract.ports import RouteDecision
 from penstock.contract.requests import (
     Caller,
@@ -18,13 +19,12 @@ from penstock.contract.requests import (
     RequestOptions,
     request_of,
 )
-from penstock.contract.spelling import suggests_names
-from penstock.engine.meter import NOBODY
-from penstock.engine.pipeline import Pipeline
-from penstock.engine.running import Running
+from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.registry import Running
+from penstock.pipeline.scope import NOBODY
 from penstock.streaming.handle import StreamHandle
 from penstock.telemetry.hooks import Hooks
-from penstock.telemetry.usage import UsageStats
+from penstock.telemetry.usage_counters import UsageStats
 
 UNLIMITED = 65_536
 """The limit of an answer where none is made: room for any level of thinking."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
+from penstock.contract.checks.spelling import unknown_options
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import EmbeddingResult, Metadata
-from penstock.contract.spelling import unknown_options
 
 
 class EmbeddingOptions(TypedDict, total=False):

@@ -10,7 +10,7 @@ from typing import Any, cast
 from penstock.contract.errors import InvalidRequest, Problem, ToolFailed
 from penstock.contract.options import MCPTool
 from penstock.contract.tools import RunnableTool, ToolSource
-from penstock.engine.mcp_tools import server_problems
+from penstock.pipeline.validate_mcp import server_problems
 
 _AT_ONCE = 8
 """So many servers are asked for their tools at the same time."""

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, Unpack
 
+from penstock.contract.checks.spelling import unknown_options
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import Metadata, TranscriptionResult
 from penstock.contract.media import AudioSource
 from penstock.contract.requests import Caller, TranscribeOptions
-from penstock.contract.spelling import unknown_options
-from penstock.engine.validate import transcription_hints
+from penstock.pipeline.validate import transcription_hints
 
 DEFAULT_PARALLEL = 4
 """How many recordings of a batch are sent at once when nothing is said."""

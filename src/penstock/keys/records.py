@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from penstock.budget.periods import Period
+from penstock.budget.calendar import Period
 from penstock.budget.rules import KEY_PREFIX, Budget
 from penstock.contract.errors import ConfigurationError
 

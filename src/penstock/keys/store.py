@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.budget.periods import at_text
-from penstock.budget.stores.sqlite.failures import translated
-from penstock.budget.stores.sqlite.guard import StoreGuard
-from penstock.budget.stores.sqlite.schema import (
+from penstock.budget.calendar import at_text
+from penstock.contract.errors import ConfigurationError
+from penstock.keys.records import Key, KeyHash
+from penstock.storage.sqlite.connect import (
     check_version,
     connect,
     connect_to_read,
@@ -25,8 +25,8 @@ from penstock.budget.stores.sqlite.schema import (
     prepare,
     schema_version,
 )
-from penstock.contract.errors import ConfigurationError
-from penstock.keys.records import Key, KeyHash
+from penstock.storage.sqlite.errors import translated
+from penstock.storage.sqlite.guard import StoreGuard
 
 _META = "gateway_keys_meta"
 _MIGRATIONS = (

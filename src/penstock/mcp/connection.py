@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from penstock.mcp.connections import ConnectionLimit, Place
+from penstock.mcp.connection_limit import ConnectionLimit, Place
 from penstock.mcp.http import is_refusal
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
-from penstock.contract.addresses import forbidden, is_public_address
+from penstock.contract.checks.addresses import forbidden, is_public_address
 from penstock.contract.options import MCPTool
 
 CONNECT_TIMEOUT_S = 30.0

@@ -16,7 +16,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from penstock.contract.mcp_content import told_blob, told_link
+from penstock.contract.mcp.content import told_blob, told_link
 from penstock.contract.messages import Audio, Image, JSONObject, Text, ToolResult
 
 

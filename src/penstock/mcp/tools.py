@@ -30,7 +30,7 @@ from penstock.contract.messages import JSONObject, ToolResult
 from penstock.contract.options import MCPTool, ToolDefinition
 from penstock.contract.tools import Report
 from penstock.mcp.connection import Connection, ServerLost
-from penstock.mcp.connections import ConnectionLimit
+from penstock.mcp.connection_limit import ConnectionLimit
 from penstock.mcp.host.options import ClientOptions
 from penstock.mcp.http import over_http
 from penstock.mcp.results import result_of

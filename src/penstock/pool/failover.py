@@ -19,16 +19,16 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, OpenStream, Provider, Target, Trail
-from penstock.pool.admit import admit, admit_transcription
-from penstock.pool.asking import Asking
+from penstock.pool.attempt import Asking
 from penstock.pool.backoff import RetryBudget
-from penstock.pool.continuation import Continuation, MidStream
+from penstock.pool.continuation.stream import Continuation, MidStream
+from penstock.pool.fit import admit, admit_transcription
 from penstock.pool.hedging import race
-from penstock.pool.plausible import is_possible_count
-from penstock.pool.run import Fit, RetrySettings, Run, Ticket
-from penstock.pool.states import TargetStates
-from penstock.pool.whole import fetch
-from penstock.telemetry.trail import unheard
+from penstock.pool.plan import Fit, RetrySettings, Run, Ticket
+from penstock.pool.targets.states import TargetStates
+from penstock.pool.usage_check import is_possible_count
+from penstock.pool.whole_answers import fetch
+from penstock.telemetry.record_builder import unheard
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 A = TypeVar("A", Reply, Transcript, Vectors)

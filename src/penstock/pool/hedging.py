@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
-from penstock.pool.judge import may_fail_over
-from penstock.pool.run import Run, Ticket
+from penstock.pool.error_policy import may_fail_over
+from penstock.pool.plan import Run, Ticket
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 T = TypeVar("T")

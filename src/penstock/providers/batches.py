@@ -10,8 +10,8 @@ import msgspec
 from penstock.contract.calls import Call, current_calls
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
-from penstock.providers.dialect import EmbeddingDialect, Options, WireCall
-from penstock.providers.http import WireResponse
+from penstock.providers.http.transport import WireResponse
+from penstock.providers.wire.dialect import EmbeddingDialect, Options, WireCall
 
 _AT_ONCE = 8
 """How many calls of one request run side by side."""

@@ -20,7 +20,7 @@ from penstock.contract.ports import Provider
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from penstock.providers.dialect import Dialect
+    from penstock.providers.wire.dialect import Dialect
 
 GROUP = "penstock.providers"
 _MESSAGE_LIMIT = 300

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import Provider
 from penstock.providers.credentials import Secret, key_from_environment
-from penstock.providers.dialect import Dialect
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
+from penstock.providers.http_provider import WireProvider
 from penstock.providers.kinds import CallableNames, Kinds, ProviderKind
-from penstock.providers.wire import WireProvider
+from penstock.providers.wire.dialect import Dialect
 
 _TOKEN = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 """What HTTP allows as the name of a header."""

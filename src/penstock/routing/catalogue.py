@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
-from penstock.contract.bounds import NAME
+from penstock.contract.checks.lengths import NAME
 
 
 class Class(Enum):

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import Target
-from penstock.routing.outlook import Forecast, Outlook
+from penstock.routing.forecast import Forecast, Outlook
 
 ORDERED = "ordered"
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from penstock.contract.bounds import MESSAGE, cut
+from penstock.contract.checks.lengths import MESSAGE, cut
 from penstock.contract.errors import (
     AllTargetsFailed,
     AuthenticationFailed,

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from penstock.contract.bounds import NAME, TRACE_STATE
+from penstock.contract.checks.lengths import NAME, TRACE_STATE
 from penstock.contract.errors import ContentRejected, ModelNotFound, shown
 from penstock.contract.events import Cancelled, Error, StreamEvent
 from penstock.contract.requests import Caller
-from penstock.engine.meter import NOBODY
-from penstock.engine.running import new_request_id
+from penstock.pipeline.registry import new_request_id
+from penstock.pipeline.scope import NOBODY
 from penstock.server.errors import Failure, HttpProblem
-from penstock.server.large_bodies import check_values, read_large
+from penstock.server.http.large_bodies import check_values, read_large
 from penstock.streaming.handle import StreamHandle
 
 if TYPE_CHECKING:
-    from penstock.server.access import Access
+    from penstock.server.auth.gate import Access
 
 T = TypeVar("T")
 Scope: TypeAlias = dict[str, Any]

@@ -10,10 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar, Unpack, cast, overload
 
-from penstock.budget.periods import Period
+from penstock.api import open as open_engine
+from penstock.budget.calendar import Period
 from penstock.budget.reports import Balance
 from penstock.config.load import load
 from penstock.config.settings import Config
+from penstock.contract.checks.spelling import suggests_names
 from penstock.contract.estimates import RecordedUsage, RequestEstimate
 from penstock.contract.events import StreamEvent
 from penstock.contract.exchange import (
@@ -23,22 +25,20 @@ from penstock.contract.exchange import (
     TokenCount,
     TranscriptionResult,
 )
-from penstock.contract.mcp_sampling import MCPParams
+from penstock.contract.mcp.sampling import MCPParams
 from penstock.contract.media import AudioSource
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import RouteDecision
 from penstock.contract.requests import CountOptions, Messages, RequestOptions, TranscribeOptions
-from penstock.contract.spelling import suggests_names
-from penstock.gateway import Engine
-from penstock.gateway import open as open_engine
+from penstock.engine.engine import Engine
+from penstock.engine.health import ProviderHealth
+from penstock.engine.per_loop import Endpoint
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
 from penstock.generators.conversation import Conversation
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
 from penstock.generators.structured import StructuredGenerator
 from penstock.generators.transcription import TranscriptionGenerator, TranscriptionOptions
-from penstock.health import ProviderHealth
-from penstock.pool.states import TargetHealth
-from penstock.standalone import Endpoint
+from penstock.pool.targets.states import TargetHealth
 from penstock.sync.generators import (
     SyncConversation,
     SyncEmbeddingGenerator,
@@ -47,7 +47,7 @@ from penstock.sync.generators import (
 )
 from penstock.sync.portal import at_exit, portal
 from penstock.sync.streams import SyncStream
-from penstock.telemetry.usage import UsageStats
+from penstock.telemetry.usage_counters import UsageStats
 
 T = TypeVar("T")
 MessageStream: TypeAlias = SyncStream[StreamEvent, Result]

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
 
-from penstock import standalone
+from penstock import api
 from penstock.contract.events import GeneratorEvent
 from penstock.contract.exchange import Metadata
 from penstock.contract.media import AudioSource
 from penstock.contract.messages import Message
 from penstock.contract.requests import Messages
+from penstock.engine.per_loop import (
+    EmbeddingEndpointOptions,
+    EndpointOptions,
+    TranscriptionEndpointOptions,
+)
 from penstock.generators.content import ContentGenerator, Prompt
 from penstock.generators.contexts import MessageType, PromptContextProvider
 from penstock.generators.conversation import Conversation
 from penstock.generators.embeddings import EmbeddingGenerator
 from penstock.generators.transcription import TranscriptionGenerator
-from penstock.standalone import (
-    EmbeddingEndpointOptions,
-    EndpointOptions,
-    TranscriptionEndpointOptions,
-)
 from penstock.sync.portal import portal, run
 from penstock.sync.streams import SyncStream
 
@@ -125,7 +125,7 @@ def string_generator(
     prompt: Prompt | None = None, **options: Unpack[EndpointOptions]
 ) -> SyncGenerator[str]:
     """A generator of text, as `penstock.string_generator`: `text, metadata = g.generate()`."""
-    return SyncGenerator(standalone.string_generator(prompt, **options))
+    return SyncGenerator(api.string_generator(prompt, **options))
 
 
 @overload
@@ -140,21 +140,21 @@ def structured_generator(
     output: Any, prompt: Prompt | None = None, **options: Unpack[EndpointOptions]
 ) -> SyncGenerator[Any]:
     """A generator of values of this type, as `penstock.structured_generator`."""
-    return SyncGenerator(standalone.structured_generator(output, prompt, **options))
+    return SyncGenerator(api.structured_generator(output, prompt, **options))
 
 
 def conversation(*, history: Messages = (), **options: Unpack[EndpointOptions]) -> SyncConversation:
     """A conversation that remembers its turns: `text, metadata = talk.send("Hello")`."""
-    return SyncConversation(standalone.conversation(history=history, **options))
+    return SyncConversation(api.conversation(history=history, **options))
 
 
 def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> SyncEmbeddingGenerator:
     """A generator of vectors, as `penstock.embedding_generator`."""
-    return SyncEmbeddingGenerator(standalone.embedding_generator(**options))
+    return SyncEmbeddingGenerator(api.embedding_generator(**options))
 
 
 def transcription_generator(
     **options: Unpack[TranscriptionEndpointOptions],
 ) -> SyncTranscriptionGenerator:
     """A generator of transcripts, as `penstock.transcription_generator`."""
-    return SyncTranscriptionGenerator(standalone.transcription_generator(**options))
+    return SyncTranscriptionGenerator(api.transcription_generator(**options))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.contract.bounds import cut
+from penstock.contract.checks.lengths import cut
 from penstock.contract.errors import PenstockError
 
 LONGEST_ERROR_TEXT = 500

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.contract.bounds import NAME
+from penstock.contract.checks.lengths import NAME
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import (
     Audio,

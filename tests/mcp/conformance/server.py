@@ -19,7 +19,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from penstock.mcp.tasks import SqliteTasks, Tasks
-from penstock.server.http_protocol import HttpProtocol
+from penstock.server.http.protocol import HttpProtocol
 from tests.mcp.conformance import plain, rounds
 
 HOST = "127.0.0.1"

@@ -69,7 +69,7 @@ def test_every_name_is_there_and_no_other() -> None:
 def test_a_gateway_needs_no_mcp() -> None:
     code = (
         "import sys, penstock\n"
-        "import penstock.server.application\n"
+        "import penstock.server.app\n"
         "penstock.open(penstock.Config.embedded()).sampling_policy\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('mcp', 'mcp_types')])"
     )

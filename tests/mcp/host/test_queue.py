@@ -12,10 +12,10 @@ from penstock import ConfigurationError, RateLimited, SamplingRequest
 from penstock.config.load import parse
 from penstock.contract.approval import ApprovalMode
 from penstock.contract.ports import Target
+from penstock.engine.build.pool import sampling_policy
 from penstock.mcp import ApprovalQueue, Decision, Estimate, Review, SamplingPolicy, ServerRule
 from penstock.mcp.host.limits import Minute, ServerLimits
 from penstock.mcp.host.policy import shaped
-from penstock.wiring import sampling_policy
 from tests.mcp.host.connections import params
 from tests.support.clock import ManualClock
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from penstock import Metadata, Result, SamplingRequest, Text
 from penstock.mcp import Decision, Estimate, Review, TerminalApprover
-from penstock.mcp.host.showing import edited, params_of, visible
+from penstock.mcp.host.review import edited, params_of, visible
 from tests.mcp.host.connections import params
 from tests.mcp.sampling.checks.support import WEATHER, call, results
 

@@ -13,7 +13,7 @@ from tests.unit.server.gateway_support import running_gateway
 PROGRAM = """
 import sys
 import penstock, penstock.mcp
-from penstock.server.application import application
+from penstock.server.app import application
 from penstock.cli.app import build
 build(rich=False)
 found = sorted(name for name in sys.modules if name.split(".")[0] in ("mcp", "mcp_types"))

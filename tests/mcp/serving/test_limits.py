@@ -12,7 +12,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from penstock.mcp import TaskClient, TaskError, start_task
 from penstock.mcp.tasks import TaskHandle
-from penstock.server.mcp_calls import kind_of
+from penstock.server.doors.mcp.calls import kind_of
 from penstock.testing import FakeProvider, FakeReply, Recorder
 from tests.mcp.serving.test_streams_and_tasks import ERAS, at_gateway
 from tests.support.keyed import bearer, keyed_engine
@@ -121,8 +121,8 @@ async def _post(gateway: Gateway, key: str, *messages: dict[str, Any]) -> list[A
 
 
 async def test_messages_and_cancels_are_limited_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.keys.terms._LEAST_MESSAGES", 3)
-    monkeypatch.setattr("penstock.keys.terms._MESSAGES_A_REQUEST", 1)
+    monkeypatch.setattr("penstock.keys.policy._LEAST_MESSAGES", 3)
+    monkeypatch.setattr("penstock.keys.policy._MESSAGES_A_REQUEST", 1)
     engine, texts = keyed_engine(ci={"requests_per_minute": 2}, other={"requests_per_minute": 2})
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     async with running_gateway(engine) as gateway:

@@ -25,7 +25,7 @@ from anthropic import AsyncAnthropic
 
 from penstock.contract.exchange import SamplingRequest
 from penstock.providers.credentials import Secret
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.providers.registry import ProviderSettings, build
 from tests.oracle.anthropic.capture import MESSAGE, Capture, Reply, Sent
 from tests.oracle.anthropic.intents import HI, INTENTS, Intent

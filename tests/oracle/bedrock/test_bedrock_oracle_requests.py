@@ -20,7 +20,7 @@ from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
 from penstock.contract.messages import user
 from penstock.providers.bedrock import DIALECT
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import WireCall
+from penstock.providers.wire.dialect import WireCall
 from tests.oracle.bedrock.intents import INTENTS, INVOCATIONS, Invocation
 from tests.oracle.bedrock.official import (
     ACCESS_KEY,

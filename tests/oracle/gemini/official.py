@@ -14,9 +14,9 @@ from google.genai import types
 from penstock.contract.events import ProviderEvent
 from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.providers.credentials import Secret
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
+from penstock.providers.http_provider import WireProvider
 from penstock.providers.registry import ProviderSettings, build
-from penstock.providers.wire import WireProvider
 from tests.support.raw import RawServer
 
 KEY = "AIzaSyOracleOracleOracleOracleOracleOra"

@@ -30,7 +30,7 @@ from penstock.contract.errors import AuthenticationFailed, RateLimited
 from penstock.contract.events import Chunk
 from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.providers.gemini.contents import SIGNATURE
-from penstock.providers.wire import WireProvider
+from penstock.providers.http_provider import WireProvider
 from tests.conformance.checks.answers import PIECES
 from tests.conformance.checks.mcp import LOST, SEARCH
 from tests.conformance.checks.tools import PARIS, UTC

@@ -13,7 +13,7 @@ from penstock import PenstockError, ProviderUnavailable, StreamInterrupted, user
 from penstock.contract.events import Chunk, Finished, ReasoningDelta
 from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest
 from penstock.contract.messages import ToolUse
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.providers.registry import ProviderSettings, build
 from tests.oracle.ollama.official import official
 from tests.support.raw import RawServer, answering, whole

@@ -21,7 +21,7 @@ import pytest
 from penstock import ToolDefinition, user
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
 from penstock.providers.credentials import Secret
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.providers.ollama import address
 from penstock.providers.registry import ProviderSettings, build
 from tests.oracle.ollama.intents import HELLO, INTENTS, Intent

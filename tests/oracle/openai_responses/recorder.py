@@ -9,7 +9,7 @@ from openai import AsyncOpenAI
 
 from penstock.contract.ports import Provider
 from penstock.providers.credentials import Secret
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.providers.registry import ProviderSettings, build
 from tests.support.wire.connection import read_request
 from tests.support.wire.seen import WireRequest

@@ -32,7 +32,7 @@ from penstock.contract.events import (
 from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.contract.messages import MCPCall, Reasoning, ToolUse, user
 from penstock.contract.ports import Provider
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.streaming.assemble import parse_arguments
 from tests.conformance.checks.answers import EXOTIC, PIECES
 from tests.conformance.checks.mcp import LOST, SEARCH

@@ -25,7 +25,7 @@ from penstock import OutputSchema, user
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
 from penstock.contract.messages import Message
 from penstock.contract.ports import Provider
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from tests.oracle.openai_responses.intents import (
     CHECKED,
     DOCS,

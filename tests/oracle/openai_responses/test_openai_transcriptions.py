@@ -18,7 +18,7 @@ from openai.types.audio import Transcription, TranscriptionDiarized, Transcripti
 from penstock import audio
 from penstock.contract.exchange import TranscriptionRequest
 from penstock.contract.ports import Provider
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from tests.oracle.openai_responses.recorder import KEY, Recorder
 from tests.support.sound import wav
 from tests.support.wire.form import FormPart, read_form

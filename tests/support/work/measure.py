@@ -36,9 +36,9 @@ from penstock.contract.exchange import (  # noqa: E402
 from penstock.contract.messages import Text  # noqa: E402
 from penstock.contract.metadata import Usage  # noqa: E402
 from penstock.contract.options import Capabilities  # noqa: E402
-from penstock.engine.limits import Limits  # noqa: E402
-from penstock.gateway import Engine  # noqa: E402
+from penstock.engine.engine import Engine  # noqa: E402
 from penstock.keys.records import hash_of, new_text  # noqa: E402
+from penstock.pipeline.limits import Limits  # noqa: E402
 from penstock.providers import (  # noqa: E402
     anthropic,
     bedrock,
@@ -48,8 +48,8 @@ from penstock.providers import (  # noqa: E402
     openai_responses,
 )
 from penstock.providers.embedded import encode as embedded  # noqa: E402
-from penstock.server.application import application  # noqa: E402
-from penstock.server.asgi import App  # noqa: E402
+from penstock.server.app import application  # noqa: E402
+from penstock.server.dispatch import App  # noqa: E402
 from penstock.testing import FakeProvider  # noqa: E402
 from tests.support.work import bodies  # noqa: E402
 

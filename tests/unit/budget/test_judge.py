@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.budget.amounts import NANOS
-from penstock.budget.judge import Admission, judge
+from penstock.budget.admission import Admission, judge
 from penstock.budget.ports import Reservation
+from penstock.budget.pricing.amounts import NANOS
 from penstock.budget.rules import Budget, Rule, Rules
 from penstock.contract.errors import BudgetExceeded
 from penstock.contract.ports import Target

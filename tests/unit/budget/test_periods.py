@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.budget.periods import FOREVER, PERIODS, Calendar, Period, Span, span
+from penstock.budget.calendar import FOREVER, PERIODS, Calendar, Period, Span, span
 from penstock.contract.errors import ConfigurationError
 
 ZONES = (

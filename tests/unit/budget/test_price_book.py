@@ -13,8 +13,8 @@ from genai_prices.types import ClauseEquals, ModelInfo, ModelPrice, Provider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.budget import prices as module
-from penstock.budget.prices import Cost, OwnPrice, PriceBook
+from penstock.budget.pricing import price_book as module
+from penstock.budget.pricing.price_book import Cost, OwnPrice, PriceBook
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 
@@ -215,10 +215,10 @@ def test_the_list_is_loaded_when_a_price_of_it_is_wanted() -> None:
     code = """
 import sys
 import penstock
-from penstock.budget.prices import PriceBook
+from penstock.budget.pricing.price_book import PriceBook
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
-import penstock.budget.worst_case
+import penstock.budget.pricing.worst_case
 book = PriceBook({})
 assert book.cost(Target("ollama", "qwen3"), Usage(1, 1)).nanos == 0
 assert "genai_prices" not in sys.modules

@@ -5,8 +5,8 @@ from __future__ import annotations
 import genai_prices
 import pytest
 
-from penstock.budget.price_sources import SOURCES
-from penstock.budget.prices import PriceBook
+from penstock.budget.pricing.price_book import PriceBook
+from penstock.budget.pricing.price_sources import SOURCES
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from tests.support.price_records import (

@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
-from penstock.budget.price_list import PriceList
-from penstock.budget.price_sources import SOURCES
-from penstock.budget.prices import OwnPrice, PriceBook
-from penstock.contract.addresses import is_private
+from penstock.budget.pricing.price_book import OwnPrice, PriceBook
+from penstock.budget.pricing.price_list import PriceList
+from penstock.budget.pricing.price_sources import SOURCES
+from penstock.contract.checks.addresses import is_private
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
 from penstock.providers.registry import BUILT_IN

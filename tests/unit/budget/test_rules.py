@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.budget.amounts import MOST, dollars
+from penstock.budget.pricing.amounts import MOST, dollars
 from penstock.budget.rules import Budget, Rule, Rules
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import Target

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.budget.prices import OwnPrice, PriceBook
-from penstock.budget.worst_case import bounds, worst_case, worst_cases
+from penstock.budget.pricing.price_book import OwnPrice, PriceBook
+from penstock.budget.pricing.worst_case import bounds, worst_case, worst_cases
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, Image, ToolResult, ToolUse, assistant, user
 from penstock.contract.metadata import Usage

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.cli.background import Background
+from penstock.cli.ui.background_loop import Background
 
 
 def test_results_and_errors_come_back() -> None:

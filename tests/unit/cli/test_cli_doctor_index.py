@@ -12,8 +12,8 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from penstock.routing.features import SIZE
-from penstock.routing.pgvector_setup import table_of
+from penstock.routing.index.pgvector_setup import table_of
+from penstock.routing.learning.features import SIZE
 from tests.support.services import Service, free_port, without
 from tests.unit.cli.conftest import Cli
 

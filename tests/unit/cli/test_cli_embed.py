@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import vectors
+from penstock.cli.actions import embed
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal
 
@@ -37,7 +37,7 @@ def test_json_is_one_document(folder: Path, penstock_here: Cli) -> None:
 def test_long_input_goes_in_batches_and_is_summed_up(
     folder: Path, penstock_here: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "BATCH", 10)
+    monkeypatch.setattr(embed, "BATCH", 10)
     texts = "".join(f"text {number}\n" for number in range(25))
     document = json.loads(penstock_here(*FAKE, "--json", stdin=texts).out)
     assert len(document["embeddings"]) == 25
@@ -58,7 +58,7 @@ def test_a_terminal_gets_a_short_table(folder: Path) -> None:
 
 
 def test_a_terminal_gets_a_progress_bar_for_long_input(folder: Path) -> None:
-    texts = [f"text {number}" for number in range(2 * vectors.BATCH)]
+    texts = [f"text {number}" for number in range(2 * embed.BATCH)]
     with at_terminal(*FAKE, *texts, cwd=folder) as terminal:
         terminal.expect(f"/{len(texts)}")
         assert terminal.wait() == 0

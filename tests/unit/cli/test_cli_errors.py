@@ -114,7 +114,7 @@ def test_errors_look_the_same_in_a_process(folder: Path) -> None:
 def test_unexpected_exceptions_are_one_line_with_a_hint(
     penstock_here: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.cli.catalogue.show_models", _explode)
+    monkeypatch.setattr("penstock.cli.actions.models.show_models", _explode)
     finished = penstock_here("models")
     assert finished.code == 1
     assert finished.error_line == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.answering import footer
+from penstock.cli.actions.ask import footer
 from penstock.contract.exchange import Metadata, Result
 from penstock.contract.messages import Text
 

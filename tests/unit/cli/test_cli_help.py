@@ -99,7 +99,7 @@ def test_serve_hands_over_the_configuration_and_the_address(
     def serve(config: Config, **options: Any) -> None:
         calls.append((config, options))
 
-    monkeypatch.setattr("penstock.server.serve.serve", serve)
+    monkeypatch.setattr("penstock.server.process.serve.serve", serve)
     assert penstock_here("serve", "--port", "0").code == 0
     named = ("--host", "127.0.0.2", "-c", "penstock.toml", "--workers", "3")
     assert penstock_here("serve", *named).code == 0

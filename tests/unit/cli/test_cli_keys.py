@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.config.load import load
+from penstock.engine.build.budget import books_of
+from penstock.engine.build.keys import keyring_of
 from penstock.keys.records import hash_of
 from penstock.keys.store import KeyStore
-from penstock.wiring import books_of, keyring_of
 from tests.unit.cli.conftest import FAKE_CONFIG, Cli
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.terminal import visible
+from penstock.cli.ui.terminal import visible
 from penstock.mcp.tools import MOST_PAGES
 from tests.unit.cli.harness import LIMIT_S, Finished, environment, run_penstock
 

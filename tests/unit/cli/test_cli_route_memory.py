@@ -13,11 +13,11 @@ import penstock
 from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.ports import Target
-from penstock.routing.features import SIZE
-from penstock.routing.outcomes import Quality
-from penstock.routing.pgvector_setup import table_of
-from penstock.routing.store import Label, Served
-from penstock.wiring import features_of, outcomes_of
+from penstock.engine.build.learning import features_of, outcomes_of
+from penstock.routing.index.pgvector_setup import table_of
+from penstock.routing.learning.features import SIZE
+from penstock.routing.outcomes.outcome import Quality
+from penstock.routing.outcomes.ports import Label, Served
 from tests.support.services import Service, free_port
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal, run_penstock, started_with

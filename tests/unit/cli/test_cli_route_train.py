@@ -12,9 +12,9 @@ import pytest
 
 import penstock
 from penstock.config.load import load
-from penstock.memory.meanings import MOST_BYTES, MOST_TEXTS
-from penstock.routing.features import MOST_MEANING, FeatureMaker, features_name, shortened
-from penstock.wiring import outcomes_of
+from penstock.engine.build.learning import outcomes_of
+from penstock.routing.learning.features import MOST_MEANING, FeatureMaker, features_name, shortened
+from penstock.routing.outcomes.embed_batches import MOST_BYTES, MOST_TEXTS
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Failure, Fault, Scenario, vector_of
 from tests.support.wire.seen import Asked, SeenEmbedding, WireRequest

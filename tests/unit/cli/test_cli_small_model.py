@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.small_model import LocalServer, Note
+from penstock.cli.actions.small_model_note import LocalServer, Note
 from penstock.config.load import load
 from tests.support.services import free_port
 from tests.unit.cli.conftest import Cli

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.cli import ask, chat, doctor, embed, init, models, providers, serve, trust
+from penstock.cli.commands import ask, chat, doctor, embed, init, models, providers, serve, trust
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.harness import at_terminal
 

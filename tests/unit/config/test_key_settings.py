@@ -6,8 +6,9 @@ import pytest
 
 from penstock.config.load import parse
 from penstock.contract.errors import ConfigurationError
+from penstock.engine.build.budget import books_of
+from penstock.engine.build.keys import keys_of
 from penstock.keys.records import KeyBudget, hash_of
-from penstock.wiring import books_of, keys_of
 
 HASH = hash_of("one")
 BASE = '[providers.fake]\n[models.assistant]\ntargets = ["fake/echo"]\n'

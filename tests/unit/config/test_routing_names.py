@@ -4,7 +4,7 @@ import pytest
 
 from penstock.config.load import parse
 from penstock.contract.errors import ConfigurationError
-from penstock.wiring import embedder_name
+from penstock.engine.build.learning import embedder_name
 
 
 @pytest.mark.parametrize(

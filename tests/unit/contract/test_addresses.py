@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.addresses import forbidden, is_private, is_public
+from penstock.contract.checks.addresses import forbidden, is_private, is_public
 
 LINK_LOCAL = "is a link-local address, where clouds keep their metadata services"
 METADATA = "is the metadata service of a cloud"

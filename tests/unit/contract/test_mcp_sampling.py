@@ -10,7 +10,7 @@ from mcp_types import CreateMessageRequestParams, CreateMessageResult
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import Result, SamplingRequest
-from penstock.contract.mcp_sampling import spelled_for_mcp
+from penstock.contract.mcp.sampling import spelled_for_mcp
 from penstock.contract.messages import (
     Audio,
     Content,

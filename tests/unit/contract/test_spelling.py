@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.contract.spelling import did_you_mean, suggests_names
+from penstock.contract.checks.spelling import did_you_mean, suggests_names
 from penstock.testing import FakeProvider, engine_with
 
 WRONG: dict[str, Any] = {"temprature": 1}

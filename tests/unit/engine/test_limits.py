@@ -11,8 +11,8 @@ from penstock.contract.errors import LONGEST_PROBLEM, MOST_PROBLEMS, InvalidRequ
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest
 from penstock.contract.messages import assistant, user
 from penstock.contract.options import Extra, OutputSchema
-from penstock.engine.limits import Limits
-from penstock.engine.validate import validate, validate_embedding
+from penstock.pipeline.limits import Limits
+from penstock.pipeline.validate import validate, validate_embedding
 
 SMALL = Limits(
     max_messages=3,

@@ -12,7 +12,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import MCPCall, Text, assistant, user
 from penstock.contract.options import MCPTool, ToolChoice, ToolDefinition
 from penstock.contract.requests import build_request
-from penstock.engine.validate import Limits, validate
+from penstock.pipeline.validate import Limits, validate
 
 URL = "https://mcp.example.com/mcp"
 SECRET = "s3cr3t-value"

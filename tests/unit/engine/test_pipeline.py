@@ -19,11 +19,11 @@ from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest,
 from penstock.contract.messages import Text, system, user
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import ProviderStream, Target
-from penstock.engine.pipeline import Pipeline
-from penstock.engine.validate import Limits
+from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.validate import Limits
 from penstock.pool.failover import FailoverPool
-from penstock.pool.run import RetrySettings
-from penstock.routing.targets import TargetTable
+from penstock.pool.plan import RetrySettings
+from penstock.routing.router import TargetTable
 from tests.support.stub import FINISHED, HELLO, REPLY, Pause, StubProvider
 
 TARGET = Target("stub", "stub-model")

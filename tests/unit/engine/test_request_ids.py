@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.engine.running import new_request_id
+from penstock.pipeline.registry import new_request_id
 
 
 def several(count: int) -> list[str]:

@@ -18,7 +18,7 @@ from penstock import (
 )
 from penstock.config.settings import Config
 from penstock.contract.approval import Estimate
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, Recorder, engine_with
 
 Estimating = Callable[[SamplingRequest], Awaitable[Estimate]]

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from penstock.contract.errors import RequestCancelled
-from penstock.engine.running import Running
+from penstock.pipeline.registry import Running
 
 
 async def stopped(running: Running, task: asyncio.Task[int]) -> None:

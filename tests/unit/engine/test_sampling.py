@@ -17,7 +17,7 @@ from penstock.contract.exchange import SamplingRequest, Usage, Vectors
 from penstock.contract.messages import user
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Target
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, engine_with
 from tests.support.stub import FINISHED, Pause, StubProvider
 

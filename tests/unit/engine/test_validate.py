@@ -23,8 +23,8 @@ from penstock.contract.messages import (
 )
 from penstock.contract.options import ModelPreferences, ToolChoice, ToolDefinition
 from penstock.contract.requests import RequestOptions, build_request
-from penstock.engine.limits import Limits
-from penstock.engine.validate import validate, validate_embedding
+from penstock.pipeline.limits import Limits
+from penstock.pipeline.validate import validate, validate_embedding
 from tests.unit.contract.test_messages import messages as any_messages
 
 CALL = ToolUse("c1", "now", {})

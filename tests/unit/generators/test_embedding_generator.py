@@ -7,7 +7,7 @@ import pytest
 from penstock import InvalidRequest, RateLimited
 from penstock.config.settings import Config, PoolConfig, ProviderConfig
 from penstock.contract.exchange import EmbeddingRequest, Vectors
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, engine_with
 
 

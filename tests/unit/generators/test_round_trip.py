@@ -23,7 +23,7 @@ from penstock.providers.bedrock import schema as bedrock
 from penstock.providers.gemini import schema as gemini
 from penstock.providers.ollama import schema as ollama
 from penstock.providers.openai_wire import schema as openai
-from penstock.providers.schemas import is_circular
+from penstock.providers.wire.schemas import is_circular
 from penstock.testing import FakeProvider, engine_with
 from tests.conformance.subjects import (
     ANTHROPIC,

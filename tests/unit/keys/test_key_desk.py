@@ -9,7 +9,7 @@ import pytest
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
 from penstock.contract.errors import ConfigurationError, InvalidRequest
-from penstock.keys.desk import KeyChange, KeyDesk, NewKey
+from penstock.keys.admin import KeyChange, KeyDesk, NewKey
 from penstock.keys.records import Key, KeyBudget, KeyHash, hash_of
 from penstock.keys.store import KeyStore
 

@@ -14,9 +14,9 @@ import pytest
 
 from penstock.budget.ledger import Ledger
 from penstock.contract.errors import ConfigurationError
-from penstock.keys import ring as ring_module
+from penstock.keys import keyring as ring_module
+from penstock.keys.keyring import Keyring
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
-from penstock.keys.ring import Keyring
 from penstock.keys.store import KeyStore
 from tests.support.clock import ManualClock
 

@@ -8,10 +8,10 @@ import pytest
 from penstock.contract.errors import ModelNotFound, RateLimited
 from penstock.contract.options import ModelPreferences
 from penstock.contract.requests import build_request
+from penstock.keys.policy import KeyTerms
+from penstock.keys.rate_limit import WindowOf, window_of
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
-from penstock.keys.shared_windows import SharedWindows
-from penstock.keys.terms import KeyTerms
-from penstock.keys.windows import WindowOf, window_of
+from penstock.keys.shared_rate_limit import SharedWindows
 from penstock.testing import FakeProvider
 from tests.support.keyed import keyed_engine
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.keys.shared_windows import SharedWindows
-from penstock.keys.windows import WINDOW_S, AnyWindow, Step, Window
+from penstock.keys.rate_limit import WINDOW_S, AnyWindow, Step, Window
+from penstock.keys.shared_rate_limit import SharedWindows
 from tests.support.clock import ManualClock
 
 Made = Callable[[int, ManualClock], AbstractContextManager[AnyWindow]]

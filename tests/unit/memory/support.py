@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.contract.ports import Target
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.routing.outcomes import Logged, Quality, Source
-from penstock.routing.store import Event, Label, Served
+from penstock.routing.outcomes.outcome import Logged, Quality, Source
+from penstock.routing.outcomes.ports import Event, Label, Served
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
 
 A, B = Target("one", "large"), Target("two", "small")
 MADE_BY = "1:test"

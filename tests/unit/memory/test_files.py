@@ -12,12 +12,12 @@ import pytest
 
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.contract.ports import Target
-from penstock.memory.exporting import export
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.memory.training import Trained, TrainedTarget, train
-from penstock.routing.features import FeatureMaker
-from penstock.routing.outcomes import Source
-from penstock.routing.store import Counts
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.outcomes.export import export
+from penstock.routing.outcomes.outcome import Source
+from penstock.routing.outcomes.ports import Counts
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
+from penstock.routing.outcomes.training import Trained, TrainedTarget, train
 from tests.unit.memory.support import halved, label, served
 
 LARGE, SMALL = Target("one", "large"), Target("two", "meta/small")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.memory import rewriting
-from penstock.memory.sqlite import SqliteOutcomes
+from penstock.routing.outcomes import erase
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
 from tests.unit.memory.support import features, label, served
 
 NUMBER = 24
@@ -24,7 +24,7 @@ class Killed(BaseException):
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteOutcomes:
     """Every second outcome is of the key `ci`, which has labelled all of them."""
-    monkeypatch.setattr(rewriting, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(erase, "AT_ONCE", AT_ONCE)
     store = SqliteOutcomes(tmp_path / "x.db")
     for number in range(NUMBER):
         key = "ci" if number % 2 else "other"
@@ -42,7 +42,7 @@ def between(monkeypatch: pytest.MonkeyPatch, step: Callable[[int], None]) -> Non
     def pause(_: float) -> None:
         step(next(times))
 
-    monkeypatch.setattr(rewriting, "pause", pause)
+    monkeypatch.setattr(erase, "pause", pause)
 
 
 def on_disk(store: SqliteOutcomes) -> bytes:
@@ -141,7 +141,7 @@ def test_what_goes_while_prompts_are_written_anew_does_not_come_back(
     pruned: list[int] = []
 
     def prune(number: int) -> None:
-        if rewriting.ANEW in tables(store) and not pruned:
+        if erase.ANEW in tables(store) and not pruned:
             pruned.append(0)
             pruned.append(small.prune())
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock.contract.errors import InvalidRequest
-from penstock.memory.rows import packed
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.routing.store import Counts
+from penstock.routing.outcomes.ports import Counts
+from penstock.routing.outcomes.rows import packed
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
 from tests.unit.memory.support import all_events, features, label, served
 
 ROOT = Path(__file__).parents[3]
@@ -146,7 +146,7 @@ def test_forgetting_by_age_and_by_both(tmp_path: Path) -> None:
 def test_a_reader_that_stays_hinders_the_erasing_and_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.memory.forgetting._PATIENCE_S", 0.05)
+    monkeypatch.setattr("penstock.routing.outcomes.retention._PATIENCE_S", 0.05)
     store = SqliteOutcomes(tmp_path / "x.db")
     store.served(served("r", prompt="<secret>"))
     store.flush()

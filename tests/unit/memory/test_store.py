@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.contract.ports import Target
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import LearnedRouter
-from penstock.routing.outcomes import Logged, Outcome, Quality, Source
-from penstock.routing.store import Counts, Served
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.router import LearnedRouter
+from penstock.routing.outcomes.outcome import Logged, Outcome, Quality, Source
+from penstock.routing.outcomes.ports import Counts, Served
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
 from tests.unit.memory.support import LOGGED, MADE_BY, A, B, all_events, features, label, served
 
 
@@ -226,7 +226,7 @@ def test_the_oldest_outcomes_go_with_all_that_belongs_to_them(tmp_path: Path) ->
 
 
 def test_the_writer_prunes_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.memory.writer.PRUNED_EVERY", 20)
+    monkeypatch.setattr("penstock.routing.outcomes.writer.PRUNED_EVERY", 20)
     store = SqliteOutcomes(tmp_path / "x.db", keep=10)
     for _ in range(3):
         for number in range(20):

@@ -17,7 +17,7 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.ports import Target
-from penstock.pool.admit import admit
+from penstock.pool.fit import admit
 
 TARGET = Target("groq", "llama")
 FULL = SamplingRequest(

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from penstock.pool.breaker import Breaker, BreakerSettings, BreakerState, Permit
+from penstock.pool.targets.breaker import Breaker, BreakerSettings, BreakerState, Permit
 from tests.support.clock import ManualClock
 
 SETTINGS = BreakerSettings(failures=3, cooldown_s=10.0, half_open_successes=2)

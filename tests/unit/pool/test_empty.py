@@ -8,7 +8,7 @@ import penstock
 from penstock import Chunk, Complete, ReasoningDelta, StreamEvent, ToolUse, assistant, user
 from penstock.contract.exchange import Reply, SamplingRequest, Usage
 from penstock.contract.messages import Content, Image, Message, Reasoning, Text
-from penstock.pool.judge import is_empty
+from penstock.pool.error_policy import is_empty
 from penstock.testing import FakeProvider, FakeReply, engine_with
 
 ASK = (user("hi"),)

@@ -27,9 +27,9 @@ from penstock.contract.exchange import Reply, SamplingRequest, Usage
 from penstock.contract.messages import Text, user
 from penstock.contract.options import Capabilities, OutputSchema
 from penstock.contract.ports import Attempt, Provider, Target
+from penstock.pool.error_policy import may_fail_over
 from penstock.pool.failover import FailoverPool
-from penstock.pool.judge import may_fail_over
-from penstock.pool.run import RetrySettings
+from penstock.pool.plan import RetrySettings
 from tests.support.stub import FINISHED, HELLO, REPLY, StubProvider
 
 REQUEST = SamplingRequest(messages=(user("hi"),), max_tokens=9)

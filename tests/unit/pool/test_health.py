@@ -13,8 +13,8 @@ from penstock.contract.errors import (
     ProviderUnavailable,
 )
 from penstock.contract.ports import ModelInfo, Target
-from penstock.pool.health import HealthChecks
-from penstock.pool.states import TargetStates
+from penstock.pool.targets.health_checks import HealthChecks
+from penstock.pool.targets.states import TargetStates
 from tests.support.stub import StubProvider
 
 ONE, OTHER = Target("stub", "one"), Target("stub", "other")

@@ -12,11 +12,11 @@ from penstock.contract.exchange import SamplingRequest, Usage
 from penstock.contract.messages import user
 from penstock.contract.ports import Target
 from penstock.pool.failover import FailoverPool
-from penstock.pool.history import Waits
-from penstock.pool.run import RetrySettings
+from penstock.pool.plan import RetrySettings
+from penstock.pool.targets.latency import Waits
 from penstock.telemetry.hooks import Hooks
+from penstock.telemetry.record_builder import Trail
 from penstock.telemetry.records import AttemptRecord, Record, RequestStarted
-from penstock.telemetry.trail import Trail
 from tests.support.stub import FINISHED, HELLO, Pause, Step, StubProvider
 
 REQUEST = SamplingRequest(messages=(user("hi"),), max_tokens=9)

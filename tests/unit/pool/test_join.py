@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pool.join import RestartDiffers, TextJoin, continue_instruction, last_words
+from penstock.pool.continuation.join import (
+    RestartDiffers,
+    TextJoin,
+    continue_instruction,
+    last_words,
+)
 
 TEXT = (
     "The quick brown fox jumps over the lazy dog. It then sleeps near the river, and dreams of "

@@ -12,10 +12,10 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Target
-from penstock.pool.breaker import LAST_RESORT_S, Breaker, BreakerSettings
 from penstock.pool.failover import FailoverPool
-from penstock.pool.run import RetrySettings
-from penstock.pool.states import TargetStates
+from penstock.pool.plan import RetrySettings
+from penstock.pool.targets.breaker import LAST_RESORT_S, Breaker, BreakerSettings
+from penstock.pool.targets.states import TargetStates
 from tests.support.clock import ManualClock
 from tests.support.stub import HELLO, Pause, StubProvider
 

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.contract.errors import ConfigurationError, ProviderUnavailable
 from penstock.contract.ports import Target
-from penstock.pool.marks import MAX_MARKS, Marks
-from penstock.pool.states import TargetStates
+from penstock.pool.targets.marks import MAX_MARKS, Marks
+from penstock.pool.targets.states import TargetStates
 
 ONE, TWO = Target("openai", "gpt-one"), Target("openai", "other/two")
 ELSEWHERE = Target("openai-eu", "gpt-one")

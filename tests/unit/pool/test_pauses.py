@@ -14,10 +14,10 @@ from penstock.contract.errors import (
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.ports import Provider, Target
-from penstock.pool.breaker import BreakerSettings
 from penstock.pool.failover import FailoverPool
-from penstock.pool.run import RetrySettings
-from penstock.pool.states import Pause, TargetState, TargetStates
+from penstock.pool.plan import RetrySettings
+from penstock.pool.targets.breaker import BreakerSettings
+from penstock.pool.targets.states import Pause, TargetState, TargetStates
 from tests.support import stub
 from tests.support.clock import ManualClock
 from tests.support.stub import HELLO, StubProvider

@@ -20,8 +20,8 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.messages import Audio, Text, user
 from penstock.contract.options import Extra, MCPTool
-from penstock.pool.bills import counted
-from penstock.pool.plausible import HIDDEN_INPUT, HIDDEN_OUTPUT, check, is_possible_count
+from penstock.pool.attempt_usage import counted
+from penstock.pool.usage_check import HIDDEN_INPUT, HIDDEN_OUTPUT, check, is_possible_count
 from penstock.tokens.media import seconds
 from tests.support.sound import wav
 

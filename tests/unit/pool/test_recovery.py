@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.pool.breaker import LAST_RESORT_S, Breaker, BreakerSettings, Permit
+from penstock.pool.targets.breaker import LAST_RESORT_S, Breaker, BreakerSettings, Permit
 from tests.support.clock import ManualClock
 
 SETTINGS = BreakerSettings(failures=3, cooldown_s=60.0, half_open_successes=2)

@@ -24,8 +24,8 @@ from penstock.contract.messages import Text, ToolUse, user
 from penstock.contract.options import Capabilities, Extra, ReasoningLevel
 from penstock.contract.ports import Provider, ProviderStream, Target
 from penstock.pool.failover import FailoverPool
-from penstock.pool.history import Waits
-from penstock.pool.run import RetrySettings
+from penstock.pool.plan import RetrySettings
+from penstock.pool.targets.latency import Waits
 from tests.support.stub import FINISHED, HELLO, REPLY, Pause, StubProvider
 
 LIMIT_S = 0.1

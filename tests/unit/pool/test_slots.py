@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.pool.slots import Slots
+from penstock.pool.concurrency import Slots
 from tests.support.clock import ManualClock
 
 

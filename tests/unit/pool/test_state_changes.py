@@ -2,8 +2,8 @@
 
 from penstock.contract.errors import ProviderUnavailable
 from penstock.contract.ports import Target
-from penstock.pool.breaker import BreakerSettings
-from penstock.pool.states import TargetStates
+from penstock.pool.targets.breaker import BreakerSettings
+from penstock.pool.targets.states import TargetStates
 from penstock.telemetry.records import TargetChanged
 
 ONE = Target("stub", "one")

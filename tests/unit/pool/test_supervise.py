@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pool.supervise import LAST_WORDS_S, Backoff, ChildStatus, Restart, Supervisor
+from penstock.runtime.background import LAST_WORDS_S, Backoff, ChildStatus, Restart, Supervisor
 from tests.support.background import Job, Timers, cycles, until
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.pool.supervise import ChildStatus, Restart, State, Supervisor
+from penstock.runtime.background import ChildStatus, Restart, State, Supervisor
 from tests.support.background import Job, until
 
 INTENSITY = 3

@@ -10,8 +10,8 @@ from penstock.contract.calls import Call
 from penstock.contract.errors import MalformedResponse, ModelNotFound, RateLimited
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.providers.batches import embed_in_batches
-from penstock.providers.dialect import EmbeddingDialect, Options, WireCall
-from penstock.providers.http import WireResponse
+from penstock.providers.http.transport import WireResponse
+from penstock.providers.wire.dialect import EmbeddingDialect, Options, WireCall
 
 
 def encode(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import Extra, InvalidRequest, Result, SamplingRequest, UnsupportedOption, user
-from penstock.providers.dialect import Dialect
-from penstock.providers.extra import other_fields
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import Dialect
+from penstock.providers.wire.extra_fields import other_fields
 from tests.unit.server.extras_support import ANSWERS, VENDOR, engine_on, upstream
 
 PACKAGES = {

@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.config.load import load
 from penstock.contract.errors import ConfigurationError
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.providers.kinds import installed_kinds
 from penstock.providers.registry import BUILT_IN, KINDS, ProviderSettings, build
 from tests.unit.cli.harness import environment, run_penstock, started_penstock

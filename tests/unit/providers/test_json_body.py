@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.contract.errors import InvalidRequest, MalformedResponse, Problem
-from penstock.providers.json_body import read_json, write_json
+from penstock.providers.wire.json_body import read_json, write_json
 
 
 class Point(msgspec.Struct):

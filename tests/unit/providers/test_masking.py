@@ -17,7 +17,7 @@ import penstock
 from penstock import Config, InvalidRequest, PenstockError
 from penstock.config.settings import ProviderConfig
 from penstock.contract.errors import Problem, ProviderUnavailable
-from penstock.providers.masking import mask_bytes, mask_error, mask_text
+from penstock.providers.redaction.own_secrets import mask_bytes, mask_error, mask_text
 from tests.support.raw import RawServer, answering, whole
 
 SECRET = 'k3y/with+odd="chars\\'

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.contract.errors import Problem
 from penstock.contract.messages import Audio, Image, MCPCall, Text
-from penstock.providers.mcp_calls import bearer, parts_of, refused, told
+from penstock.providers.wire.mcp_calls import bearer, parts_of, refused, told
 
 PICTURE = Image(data="aGk=", mime_type="image/png")
 

@@ -10,8 +10,8 @@ from penstock import Config, Message, Reasoning, Result, Text, assistant, user
 from penstock.config.settings import ModelConfig, PoolConfig, ProviderConfig
 from penstock.contract.events import Chunk, ReasoningDelta
 from penstock.contract.exchange import Reply, SamplingRequest, Usage
-from penstock.providers.origin import legible, origin_of, stamped, stamped_events
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.signed_reasoning import legible, origin_of, stamped, stamped_events
 from tests.support.wire.anthropic import Anthropic
 from tests.support.wire.anthropic.render import SIGNATURE
 from tests.support.wire.dialect import WireDialect

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.providers import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
-from penstock.providers.dialect import Dialect
-from penstock.providers.redaction import without_keys
+from penstock.providers.redaction.text import without_keys
+from penstock.providers.wire.dialect import Dialect
 
 DIALECTS: Mapping[str, Dialect] = {
     "anthropic": anthropic.DIALECT,

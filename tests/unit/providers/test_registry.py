@@ -10,9 +10,9 @@ import pytest
 
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import Dialect
 from penstock.providers.fake.provider import FakeProvider
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
+from penstock.providers.http_provider import WireProvider
 from penstock.providers.kinds import ProviderKind
 from penstock.providers.registry import (
     BUILT_IN,
@@ -20,7 +20,7 @@ from penstock.providers.registry import (
     build,
     unknown_kind,
 )
-from penstock.providers.wire import WireProvider
+from penstock.providers.wire.dialect import Dialect
 
 HOSTED = [kind for kind in BUILT_IN.values() if kind.key_variables and kind.url]
 SERVERS = [kind for kind in BUILT_IN.values() if kind.url and not kind.key_variables]

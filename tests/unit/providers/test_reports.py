@@ -16,7 +16,7 @@ from penstock.contract.errors import (
     ProviderUnavailable,
     RateLimited,
 )
-from penstock.providers.reports import (
+from penstock.providers.wire.error_text import (
     answered,
     by_status,
     listed_error,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.providers.retry_after import retry_after
+from penstock.providers.wire.retry_after import retry_after
 
 NOW = 1_763_200_000.0  # Sat, 15 Nov 2025 09:46:40 GMT
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock.contract.events import Chunk, ToolEnded, ToolUseDelta
 from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import Content, MCPCall, Reasoning, Text, ToolUse
-from penstock.providers.rounds import PAUSE_MARK, after, endless, joined, without
+from penstock.providers.wire.multi_call import PAUSE_MARK, after, endless, joined, without
 
 CALL = ToolUse("c1", "f", {})
 SIGNED = {"wire/signature": "s"}

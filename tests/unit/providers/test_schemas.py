@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import OutputSchema, SamplingRequest, user
-from penstock.providers.schemas import has_free_keys, in_words, is_circular, nodes, referenced
+from penstock.providers.wire.schemas import has_free_keys, in_words, is_circular, nodes, referenced
 
 SELF: dict[str, Any] = {"$ref": "#/$defs/A"}
 MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
+from penstock.providers.wire.dialect import WireCall
 from tests.support.raw import CHUNKED_HEAD, LAST_CHUNK, Peer, RawServer, chunk
 
 

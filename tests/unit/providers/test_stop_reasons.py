@@ -26,8 +26,8 @@ from penstock.contract.events import Finished, ProviderEvent
 from penstock.contract.exchange import Reply
 from penstock.providers import anthropic as anthropic_dialect
 from penstock.providers import bedrock, gemini, ollama, openai_chat, openai_responses
-from penstock.providers.dialect import Dialect
-from penstock.providers.stop_reasons import STOP_REASONS, StopReasonRow, meaning_of
+from penstock.providers.wire.dialect import Dialect
+from penstock.providers.wire.stop_reasons import STOP_REASONS, StopReasonRow, meaning_of
 from penstock.streaming.eventstream import EventStreamMessage
 from penstock.streaming.sse import ServerSentEvent
 

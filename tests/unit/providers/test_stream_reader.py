@@ -17,7 +17,7 @@ from penstock.contract.errors import (
 from penstock.contract.events import Chunk, Finished, ProviderEvent
 from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import Text
-from penstock.providers.stream_reader import StreamReader
+from penstock.providers.wire.stream_reader import StreamReader
 
 FOREIGN, STOP, END, LIMIT, FILTER = "<foreign>", "<stop>", "<end>", "<limit>", "<filter>"
 

@@ -24,9 +24,9 @@ from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo
 from penstock.providers import openai_chat
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import Dialect
-from penstock.providers.http import HttpTransport, TransportSettings
-from penstock.providers.wire import WireProvider
+from penstock.providers.http.transport import HttpTransport, TransportSettings
+from penstock.providers.http_provider import WireProvider
+from penstock.providers.wire.dialect import Dialect
 from tests.support.loops import pass_time, timeless
 from tests.support.plain import PLAIN, UNSAYABLE, event, said
 from tests.support.raw import (

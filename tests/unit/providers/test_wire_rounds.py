@@ -20,11 +20,11 @@ from penstock.contract.events import Chunk, Finished, ProviderEvent
 from penstock.contract.exchange import EmbeddingRequest, Reply, SamplingRequest
 from penstock.contract.messages import assistant, user
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import CountDialect, Dialect, Options, Signer, WireCall
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
+from penstock.providers.http_provider import WireProvider
 from penstock.providers.profiles import ModelProfile
-from penstock.providers.rounds import MAX_ROUNDS
-from penstock.providers.wire import WireProvider
+from penstock.providers.wire.dialect import CountDialect, Dialect, Options, Signer, WireCall
+from penstock.providers.wire.multi_call import MAX_ROUNDS
 from tests.support.plain import PLAIN, event
 from tests.support.raw import (
     LAST_CHUNK,

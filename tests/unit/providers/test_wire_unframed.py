@@ -14,9 +14,9 @@ from penstock.contract.errors import (
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.providers import anthropic, gemini, openai_chat, openai_responses
-from penstock.providers.dialect import Dialect
-from penstock.providers.http import HttpTransport, TransportSettings
-from penstock.providers.wire import WireProvider
+from penstock.providers.http.transport import HttpTransport, TransportSettings
+from penstock.providers.http_provider import WireProvider
+from penstock.providers.wire.dialect import Dialect
 from tests.support.plain import PLAIN, event
 from tests.support.raw import LAST_CHUNK, STREAM_HEAD, Peer, RawServer, answering, chunk
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from penstock.routing.features import MEANING, WORDS, FeatureMaker
-from penstock.routing.index import Found
-from penstock.routing.index_sketch import SketchIndex
-from penstock.routing.neighbours import NEAREST, SOFTNESS, STRANGE, Neighbours
+from penstock.routing.index.exact import Found
+from penstock.routing.index.sketch import SketchIndex
+from penstock.routing.learning.features import MEANING, WORDS, FeatureMaker
+from penstock.routing.learning.neighbours import NEAREST, SOFTNESS, STRANGE, Neighbours
 
 MAKER = FeatureMaker()
 Vector = NDArray[np.float32]

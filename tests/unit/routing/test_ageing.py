@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from penstock.contract.ports import Target
-from penstock.routing.decision import Weights
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import LearnedRouter, RoutingSettings
-from penstock.routing.outcomes import Logged, Outcome, Quality
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.router import LearnedRouter, RoutingSettings
+from penstock.routing.outcomes.outcome import Logged, Outcome, Quality
+from penstock.routing.selection import Weights
 
 GOOD, BAD = Target("p", "good"), Target("p", "bad")
 BEST = Weights(1.0, 0.0, 0.0)

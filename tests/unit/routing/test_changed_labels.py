@@ -11,14 +11,14 @@ import penstock
 from penstock import Config, Engine
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
-from penstock.memory.training import train
-from penstock.routing import learned
-from penstock.routing.evidence import Evidence
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import Decided, LearnedRouter, RoutingSettings
-from penstock.routing.learning import Learning
-from penstock.routing.outcomes import Logged, Outcome, Quality
-from penstock.wiring import features_of
+from penstock.engine.build.learning import features_of
+from penstock.routing.learning import router as learned
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.router import Decided, LearnedRouter, RoutingSettings
+from penstock.routing.learning.service import Learning
+from penstock.routing.learning.trust import Evidence
+from penstock.routing.outcomes.outcome import Logged, Outcome, Quality
+from penstock.routing.outcomes.training import train
 
 ONE, TWO = Target("fake", "one"), Target("fake", "two")
 

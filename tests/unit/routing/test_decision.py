@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.ports import Target
-from penstock.routing.decision import FLOOR, Offer, Weights, choose
+from penstock.routing.selection import FLOOR, Offer, Weights, choose
 
 ONE, TWO, THREE = (Target("p", name) for name in ("one", "two", "three"))
 COST_ONLY = Weights(0.0, 1.0, 0.0)

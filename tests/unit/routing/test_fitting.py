@@ -15,7 +15,7 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.ports import Target
-from penstock.routing.targets import TargetTable, Ways
+from penstock.routing.router import TargetTable, Ways
 from tests.unit.routing.test_ranking import Down
 
 POOR, RICH = Target("a", "poor"), Target("b", "rich")

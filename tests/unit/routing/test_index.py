@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from penstock.contract.errors import ConfigurationError
-from penstock.routing.features import SIZE, unit
-from penstock.routing.index import MOST_COMPARED, ExactIndex, VectorIndex
-from penstock.routing.index_graph import RuvectorIndex, UsearchIndex, index_for, warned_once
-from penstock.routing.index_sketch import SketchIndex
-from penstock.routing.neighbours import Neighbours
+from penstock.routing.index.exact import MOST_COMPARED, ExactIndex, VectorIndex
+from penstock.routing.index.graph import RuvectorIndex, UsearchIndex, index_for, warned_once
+from penstock.routing.index.sketch import SketchIndex
+from penstock.routing.learning.features import SIZE, unit
+from penstock.routing.learning.neighbours import Neighbours
 from tests.support.services import missing_package
 
 DIMENSIONS = 24

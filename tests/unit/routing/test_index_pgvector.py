@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from penstock.routing.features import unit
-from penstock.routing.index_pgvector import PgvectorIndex, digest
-from penstock.routing.neighbours import Neighbours
+from penstock.routing.index.pgvector import PgvectorIndex, digest
+from penstock.routing.learning.features import unit
+from penstock.routing.learning.neighbours import Neighbours
 
 DIMENSIONS = 12
 Rows = NDArray[np.float32]

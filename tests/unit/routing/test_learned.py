@@ -9,11 +9,17 @@ import pytest
 
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Target
-from penstock.routing.decision import Weights
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import MOST_KEYS, Decided, Known, LearnedRouter, RoutingSettings
-from penstock.routing.learner import Learner, LearnerSettings
-from penstock.routing.outcomes import Outcome, Quality
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.model import Learner, LearnerSettings
+from penstock.routing.learning.router import (
+    MOST_KEYS,
+    Decided,
+    Known,
+    LearnedRouter,
+    RoutingSettings,
+)
+from penstock.routing.outcomes.outcome import Outcome, Quality
+from penstock.routing.selection import Weights
 
 LARGE, SMALL, NEW = (Target("p", name) for name in ("large", "small", "new"))
 LARGE_2, LARGE_3 = (Target("p", name) for name in ("large-2", "large-3"))

@@ -33,15 +33,15 @@ from penstock.config.settings import ModelConfig, PriceConfig, ProviderConfig, S
 from penstock.contract.exchange import EmbeddingRequest
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
-from penstock.gateway import Engine
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.memory.training import train
-from penstock.routing.features import SIZE
-from penstock.routing.index_graph import warned_once
-from penstock.routing.learning import PATIENCE_S, Learning
-from penstock.routing.outcomes import Source
+from penstock.engine.build.learning import features_of
+from penstock.engine.engine import Engine
+from penstock.routing.index.graph import warned_once
+from penstock.routing.learning.features import SIZE
+from penstock.routing.learning.service import PATIENCE_S, Learning
+from penstock.routing.outcomes.outcome import Source
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
+from penstock.routing.outcomes.training import train
 from penstock.testing import FakeProvider, FakeReply
-from penstock.wiring import features_of
 from tests.support.services import missing_package
 
 SUMS = "What is {} plus {}, and how many apples are left when each of the {} friends takes one?"

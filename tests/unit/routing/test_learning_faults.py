@@ -17,10 +17,10 @@ from penstock import Config, ConfigurationError
 from penstock.config.routing import RoutingConfig
 from penstock.config.settings import ModelConfig, ProviderConfig, StorageConfig
 from penstock.contract.requests import Caller
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.providers.embedded import embeddings
 from penstock.providers.embedded.embeddings import WordVectors
-from penstock.routing.learning import Learning
+from penstock.routing.learning.service import Learning
 
 UNREADABLE = "routing cannot read its outcomes"
 

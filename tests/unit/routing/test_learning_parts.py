@@ -12,12 +12,11 @@ import pytest
 
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ports import Target
-from penstock.routing.drift import Drift
-from penstock.routing.evidence import ENOUGH, Evidence, gained
-from penstock.routing.features import MOST_CHARACTERS, SIZE, SUMMARY, FeatureMaker, unit
-from penstock.routing.index import ExactIndex
-from penstock.routing.learner import Learner, LearnerSettings
-from penstock.routing.linear import (
+from penstock.routing.cost_model import Line, Mean, Traffic
+from penstock.routing.index.exact import ExactIndex
+from penstock.routing.learning.drift import Drift
+from penstock.routing.learning.features import MOST_CHARACTERS, SIZE, SUMMARY, FeatureMaker, unit
+from penstock.routing.learning.linear import (
     COMMON_RIDGE,
     RIDGE,
     Common,
@@ -25,10 +24,11 @@ from penstock.routing.linear import (
     LinearHead,
     summarised,
 )
-from penstock.routing.neighbours import SHRINK, SHRINK_COMMON, SHRINK_GIVEN, Neighbours
-from penstock.routing.outcomes import Logged, Outcome, Quality, Source
-from penstock.routing.reading import Reader
-from penstock.routing.traffic import Line, Mean, Traffic
+from penstock.routing.learning.model import Learner, LearnerSettings
+from penstock.routing.learning.neighbours import SHRINK, SHRINK_COMMON, SHRINK_GIVEN, Neighbours
+from penstock.routing.learning.prompt_features import Reader
+from penstock.routing.learning.trust import ENOUGH, Evidence, gained
+from penstock.routing.outcomes.outcome import Logged, Outcome, Quality, Source
 
 ONE, TWO = Target("p", "one"), Target("p", "two")
 

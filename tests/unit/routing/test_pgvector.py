@@ -15,11 +15,11 @@ import pytest
 from numpy.typing import NDArray
 
 from penstock.contract.errors import ConfigurationError
-from penstock.routing.features import unit
-from penstock.routing.index_pgvector import PgvectorIndex, digest
-from penstock.routing.neighbours import NEAREST
-from penstock.routing.pgvector_setup import table_of
-from penstock.routing.pgvector_table import ROWS_TO_PLAN, SEARCHERS, Limits, PgvectorTable
+from penstock.routing.index.pgvector import PgvectorIndex, digest
+from penstock.routing.index.pgvector_setup import table_of
+from penstock.routing.index.pgvector_table import ROWS_TO_PLAN, SEARCHERS, Limits, PgvectorTable
+from penstock.routing.learning.features import unit
+from penstock.routing.learning.neighbours import NEAREST
 from tests.support.services import Service, free_port
 from tests.support.tcp_proxy import TcpProxy
 

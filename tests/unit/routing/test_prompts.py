@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Message, Text, assistant, user
-from penstock.routing.prompts import ENOUGH, asked_text
+from penstock.routing.learning.prompts import ENOUGH, asked_text
 
 
 def _text(*messages: Message) -> str:

@@ -12,10 +12,10 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import RankedTarget, Target
-from penstock.routing.explaining import explained
+from penstock.routing.explanation import explained
 from penstock.routing.ranking import Candidate, distinct, order, tried
+from penstock.routing.router import TargetTable, Ways
 from penstock.routing.strategies import Opinion, Strategy
-from penstock.routing.targets import TargetTable, Ways
 
 SOL = Target("openai", "gpt-6.1-sol")
 SONNET = Target("claude", "claude-sonnet-5-5")

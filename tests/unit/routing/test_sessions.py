@@ -10,7 +10,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.ports import Target
 from penstock.contract.requests import Caller
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.providers.fake.provider import FakeProvider
 from penstock.routing.sessions import Sessions, session_of
 from penstock.testing import Recorder

@@ -17,11 +17,11 @@ from penstock import Config, Engine
 from penstock.config.routing import RoutingConfig
 from penstock.config.settings import ModelConfig, ProviderConfig, StorageConfig
 from penstock.contract.requests import Caller
-from penstock.memory.sqlite import SqliteOutcomes
-from penstock.routing import pgvector_table
-from penstock.routing.features import SIZE
-from penstock.routing.pgvector_setup import table_of
-from penstock.routing.pgvector_table import Limits, PgvectorTable
+from penstock.routing.index import pgvector_table
+from penstock.routing.index.pgvector_setup import table_of
+from penstock.routing.index.pgvector_table import Limits, PgvectorTable
+from penstock.routing.learning.features import SIZE
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
 from tests.support.services import Service
 from tests.support.tcp_proxy import TcpProxy
 

@@ -12,18 +12,18 @@ from penstock.contract.messages import user
 from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities, ModelPreferences
 from penstock.contract.ports import RouteDecision, Target
-from penstock.memory.sqlite import SqliteOutcomes
 from penstock.routing.catalogue import family_of
-from penstock.routing.experience import Experience
-from penstock.routing.features import FeatureMaker
-from penstock.routing.learned import LearnedRouter, RoutingSettings
-from penstock.routing.learned_strategy import Learned
-from penstock.routing.learner import LearnerSettings
-from penstock.routing.learning import Learning
-from penstock.routing.outlook import Outlook
-from penstock.routing.reading import Reader
+from penstock.routing.forecast import Outlook
+from penstock.routing.latency_history import Experience
+from penstock.routing.learning.features import FeatureMaker
+from penstock.routing.learning.model import LearnerSettings
+from penstock.routing.learning.prompt_features import Reader
+from penstock.routing.learning.router import LearnedRouter, RoutingSettings
+from penstock.routing.learning.service import Learning
+from penstock.routing.learning.strategy import Learned
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
+from penstock.routing.router import TargetTable, Ways
 from penstock.routing.strategies import Cheapest, Fastest, Opinion, Strategy
-from penstock.routing.targets import TargetTable, Ways
 from penstock.telemetry.records import AttemptRecord, Outcome, RequestRecord
 from tests.unit.routing.test_ranking import Down
 

@@ -6,7 +6,7 @@ from penstock.contract.errors import ConfigurationError, ModelNotFound
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import user
 from penstock.contract.ports import Target
-from penstock.routing.targets import TargetTable, parse_target
+from penstock.routing.router import TargetTable, parse_target
 
 FAST = (Target("groq", "llama"), Target("embedded", "smollm2"))
 TABLE = TargetTable({"fast": FAST, "a/b": (Target("groq", "x"),)}, {"groq", "embedded"}, "fast")

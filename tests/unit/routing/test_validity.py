@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Content, Text, ToolUse, user
 from penstock.contract.options import OutputSchema, ToolDefinition
-from penstock.routing.validity import fits, validity
+from penstock.routing.format_check import fits, validity
 
 CITY: dict[str, Any] = {
     "type": "object",

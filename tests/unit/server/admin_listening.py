@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.server.admin_events import DATA
+from penstock.server.admin.events import DATA
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.server.admin_support import BASE, Admin
 

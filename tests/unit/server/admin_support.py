@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider
 from tests.support.keyed import ADMIN, bearer, keyed_engine
 from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.support.wire.connection import read_request
 
 VENDOR = {"vendor_note": {"tier": [1, None, "ü"]}}

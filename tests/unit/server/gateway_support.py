@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import msgspec
 
-from penstock.gateway import Engine
-from penstock.server.access import Gate
-from penstock.server.application import application
-from penstock.server.asgi import App
-from penstock.server.http_server import GatewayServer
-from penstock.server.listening import listen
+from penstock.engine.engine import Engine
+from penstock.server.app import application
+from penstock.server.auth.gate import Gate
+from penstock.server.dispatch import App
+from penstock.server.http.listening import listen
+from penstock.server.http.server import GatewayServer
 
 CHAT = "/v1/chat/completions"
 

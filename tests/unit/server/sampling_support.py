@@ -10,7 +10,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 from penstock.config.settings import Config, ModelConfig, PoolConfig, ProviderConfig
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.unit.server.gateway_support import Gateway
 
 CREATE = "/v1/sampling/createMessage"

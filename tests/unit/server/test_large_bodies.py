@@ -13,7 +13,7 @@ import pytest
 from penstock.config.settings import LimitsConfig
 from penstock.contract.exchange import SamplingRequest
 from penstock.server.errors import HttpProblem
-from penstock.server.large_bodies import LARGE, check_values, read_large
+from penstock.server.http.large_bodies import LARGE, check_values, read_large
 from penstock.testing import FakeProvider, engine_with
 from tests.unit.server.gateway_support import CHAT, Gateway, running_gateway
 

@@ -16,11 +16,11 @@ from websockets.asyncio.client import connect
 from penstock import Text
 from penstock.contract.approval import Decision, Estimate, Review
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.mcp.host.queue import ApprovalQueue
-from penstock.server.admin_approvals import ApprovalDesk
-from penstock.server.application import answer_about_approvals
-from penstock.server.siblings import Siblings
+from penstock.server.admin.approvals import ApprovalDesk
+from penstock.server.app import answer_about_approvals
+from penstock.server.process.peers import Siblings
 from penstock.testing import FakeProvider
 from tests.support.keyed import bearer, keyed_engine
 from tests.unit.server.admin_listening import listening
@@ -284,7 +284,7 @@ async def test_answers_of_hosts_are_edited_by_their_words(tmp_path: Any) -> None
 
 
 def _call(path: dict[str, str] | None = None, body: dict[str, str] | None = None) -> Any:
-    from penstock.server.admin_questions import ApprovalOrder, ApprovalPath
+    from penstock.server.admin.requests import ApprovalOrder, ApprovalPath
 
     class Call:
         pass

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from penstock import audit
-from penstock.audit import AuditFilter, AuditStore
+from penstock.audit import store as audit
+from penstock.audit.records import AuditFilter
+from penstock.audit.store import AuditStore
 from penstock.contract.errors import StorageUnavailable
-from penstock.server import admin_api
-from penstock.server.admin_audit import record_reload
+from penstock.server.admin import api
+from penstock.server.admin.audit import record_reload
 from tests.support.clock import ManualClock
 from tests.support.keyed import ADMIN
 from tests.unit.server.admin_support import Admin, administered
@@ -143,7 +144,7 @@ async def test_a_reload_is_kept_as_what_has_changed() -> None:
 
 
 def test_every_endpoint_that_changes_something_is_recorded() -> None:
-    endpoints = admin_api.endpoints(*admin_api.unconnected())
+    endpoints = api.endpoints(*api.unconnected())
     plain = {
         f"{each.method} {each.template}"
         for each in endpoints

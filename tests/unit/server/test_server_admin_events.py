@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from penstock.contract.errors import ProviderUnavailable
-from penstock.server import admin_events
-from penstock.server.admin_events import DATA, NAMES, frame
+from penstock.server.admin import events as admin_events
+from penstock.server.admin.events import DATA, NAMES, frame
 from penstock.telemetry.feed import Told
 from penstock.telemetry.records import ConfigReloaded, RequestStarted
 from penstock.testing import FakeProvider, FakeReply

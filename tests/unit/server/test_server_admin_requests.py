@@ -8,7 +8,7 @@ import pytest
 from penstock.config.settings import Config
 from penstock.contract.errors import ProviderUnavailable
 from penstock.contract.exchange import Usage
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.server.admin_support import Admin, administered

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
-from penstock.server.admin_api import admin_document
+from penstock.server.admin.api import admin_document
 from penstock.testing import FakeProvider, engine_with
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.server.admin_support import BASE, Admin, administered

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from penstock.config.load import parse
-from penstock.server.masking import MASK, masked, without_credentials
+from penstock.server.admin.redacted import MASK, masked, without_credentials
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.server.admin_support import administered
 

@@ -20,9 +20,9 @@ from penstock.contract.messages import (
     user,
 )
 from penstock.contract.options import Extra, OutputSchema, ToolChoice, ToolDefinition
-from penstock.server.anthropic_decode import MessagesCall, decode, decode_prompt
-from penstock.server.anthropic_errors import ANTHROPIC_ERRORS
-from penstock.server.anthropic_thinking import seal
+from penstock.server.doors.anthropic.decode import MessagesCall, decode, decode_prompt
+from penstock.server.doors.anthropic.errors import ANTHROPIC_ERRORS
+from penstock.server.doors.anthropic.thinking import seal
 from penstock.server.errors import HttpProblem, failure_of
 
 WEATHER: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -12,7 +12,7 @@ from penstock.config.server import LimitsConfig
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.contract.errors import RateLimited
 from penstock.contract.exchange import SamplingRequest
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.wire.anthropic import Anthropic
 from tests.support.wire.scenario import Pause, Scenario

@@ -21,8 +21,8 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Metadata, Result, Usage
 from penstock.contract.messages import Content, Image, MCPCall, Reasoning, Text, ToolUse
-from penstock.server.anthropic_encode import EventEncoder, encode
-from penstock.server.anthropic_thinking import seal, unseal
+from penstock.server.doors.anthropic.encode import EventEncoder, encode
+from penstock.server.doors.anthropic.thinking import seal, unseal
 from tests.unit.server.anthropic_support import read_events
 
 COUNTED = Usage(10, 5)

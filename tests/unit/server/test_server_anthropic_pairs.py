@@ -13,7 +13,7 @@ from anthropic import AsyncAnthropic
 from penstock import Image, Message, Reasoning, Text, ToolResult, user
 from penstock.config.settings import Config, PoolConfig
 from penstock.contract.options import ToolChoice
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from tests.conformance.subjects import ANTHROPIC, BEDROCK, GEMINI, OLLAMA, OPENAI, OPENAI_CHAT
 from tests.conformance.subjects import Subject as Peer
 from tests.support.wire.anthropic.render import SIGNATURE as CLAUDES

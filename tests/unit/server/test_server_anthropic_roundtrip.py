@@ -7,11 +7,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.validate import Limits, validate
+from penstock.pipeline.validate import Limits, validate
 from penstock.providers.anthropic.catalogue import CATALOGUE
 from penstock.providers.anthropic.encode import encode
-from penstock.providers.origin import legible, origin_of
-from penstock.server.anthropic_decode import decode
+from penstock.providers.signed_reasoning import legible, origin_of
+from penstock.server.doors.anthropic.decode import decode
 
 MODEL = "claude-opus-4-6"
 PROFILE = CATALOGUE.profile("anthropic", MODEL, {})

@@ -23,7 +23,7 @@ from penstock.contract.errors import (
     StreamInterrupted,
 )
 from penstock.contract.messages import Image, Text, ToolResult, ToolUse, user
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.providers.embedded import install
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.unit.server.gateway_support import Gateway, running_gateway, until

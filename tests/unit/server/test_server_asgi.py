@@ -9,12 +9,12 @@ import pytest
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import Capabilities
-from penstock.gateway import Engine
-from penstock.server.application import application
-from penstock.server.asgi import App, Route
+from penstock.engine.engine import Engine
+from penstock.server.app import application
+from penstock.server.dispatch import App, Route
+from penstock.server.doors.openai_chat.endpoint import ROUTES, room
 from penstock.server.exchange import Exchange
-from penstock.server.openai_api import ROUTES, room
-from penstock.server.serve import warm
+from penstock.server.process.serve import warm
 from penstock.testing import FakeProvider, engine_with
 
 
@@ -153,7 +153,7 @@ async def test_a_first_target_without_a_key_leaves_the_second_its_chance() -> No
 async def test_the_embedded_model_is_warmed_when_it_is_there(
     missing: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.server.serve.missing", lambda: missing)
+    monkeypatch.setattr("penstock.server.process.serve.missing", lambda: missing)
     model = FakeProvider(name="embedded")
     async with Engine(Config.embedded()) as engine:
         engine.use(model)
@@ -168,7 +168,7 @@ async def test_a_provider_over_http_is_warmed_by_its_client() -> None:
     )
     async with Engine(config) as engine:
         await warm(engine)
-    assert "penstock.providers.client" in sys.modules
+    assert "penstock.providers.http.client" in sys.modules
     async with Engine(Config(providers={"fake": ProviderConfig()})) as engine:
         await warm(engine)
 

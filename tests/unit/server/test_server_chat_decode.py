@@ -19,9 +19,9 @@ from penstock.contract.messages import (
     user,
 )
 from penstock.contract.options import Extra, OutputSchema, ToolChoice, ToolDefinition
+from penstock.server.doors.openai_chat.decode import ChatCall, decode
+from penstock.server.doors.openai_chat.messages import in_callers_numbers
 from penstock.server.errors import HttpProblem
-from penstock.server.openai_chat_decode import ChatCall, decode
-from penstock.server.openai_chat_messages import in_callers_numbers
 
 WEATHER: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
 

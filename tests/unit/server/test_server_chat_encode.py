@@ -20,7 +20,7 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Metadata, Result, Usage
 from penstock.contract.messages import Content, MCPCall, Reasoning, Text, ToolUse
-from penstock.server.openai_chat_encode import ChunkEncoder, encode
+from penstock.server.doors.openai_chat.encode import ChunkEncoder, encode
 from tests.unit.server.gateway_support import deltas, read_events
 
 COUNTED = Usage(10, 5)

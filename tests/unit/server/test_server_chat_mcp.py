@@ -18,7 +18,7 @@ from penstock import Config
 from penstock.config.settings import ModelConfig, PoolConfig
 from penstock.contract.errors import RateLimited
 from penstock.contract.messages import Message, ToolResult, ToolUse, assistant
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.conformance.subjects import (
     ANTHROPIC,

@@ -20,8 +20,8 @@ from penstock.contract.errors import (
 )
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import ToolUse
-from penstock.gateway import Engine
-from penstock.server.facts import header_value
+from penstock.engine.engine import Engine
+from penstock.server.answer_headers import header_value
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway, until
 

@@ -10,9 +10,9 @@ import pytest
 
 from penstock.config.settings import Config
 from penstock.contract.errors import PenstockError, ProviderUnavailable, RateLimited
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.telemetry.error_text import LONGEST_ERROR_TEXT
-from penstock.telemetry.logs import log_to
+from penstock.telemetry.exporters.logs import log_to
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.keyed import bearer
 from tests.support.raw import RawServer, answering, whole

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.config.telemetry import TelemetryConfig
 from penstock.contract.errors import ConfigurationError
-from penstock.gateway import Engine
-from penstock.server.application import application
-from penstock.server.exporting import exporter_of
-from penstock.server.serve import serve
+from penstock.engine.engine import Engine
+from penstock.server.app import application
+from penstock.server.ops.otlp import exporter_of
+from penstock.server.process.serve import serve
 from tests.support.collector import Collector, attributes, collecting
 from tests.support.services import free_port, wait_until
 from tests.unit.server.gateway_support import Gateway, running_gateway
@@ -203,7 +203,7 @@ async def test_a_silent_collector_does_not_hold_the_end_up(monkeypatch: pytest.M
 
 
 def without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "penstock.telemetry.otlp", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.telemetry.exporters.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
-from penstock.memory.sqlite import SqliteOutcomes
+from penstock.routing.outcomes.sqlite import SqliteOutcomes
 from tests.support.keyed import bearer
 from tests.unit.server.gateway_support import Gateway, chat_body, running_gateway
 

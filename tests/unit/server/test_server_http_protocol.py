@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from penstock.server.http_protocol import HttpProtocol
-from penstock.server.serve import listen
+from penstock.server.http.protocol import HttpProtocol
+from penstock.server.process.serve import listen
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Ask = Callable[[bytes], Awaitable[bytes]]

@@ -20,9 +20,14 @@ from penstock.contract.errors import (
 )
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.ports import ProviderStream
-from penstock.gateway import Engine
-from penstock.server import idempotency
-from penstock.server.stored_answers import LEASE_S, AnswerLimits, AnswerStore, StoredAnswer
+from penstock.engine.engine import Engine
+from penstock.server.idempotency import keys
+from penstock.server.idempotency.stored_answers import (
+    LEASE_S,
+    AnswerLimits,
+    AnswerStore,
+    StoredAnswer,
+)
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.clock import ManualClock
 from tests.support.keyed import bearer, keyed_engine
@@ -228,7 +233,7 @@ async def test_a_duplicate_waits_for_the_first_request() -> None:
 async def test_a_duplicate_that_has_waited_long_enough_gets_409(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(idempotency, "WAIT_S", 0.0)
+    monkeypatch.setattr(keys, "WAIT_S", 0.0)
     fake = HeldProvider()
     async with serving(fake) as gateway:
         first = asyncio.create_task(post(gateway))

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from penstock.config.load import load
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.cli.harness import run_penstock

@@ -7,14 +7,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from penstock.budget.amounts import NANOS
+from penstock.budget.pricing.amounts import NANOS
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget
 from penstock.contract.errors import ProviderUnavailable
-from penstock.server import operations
-from penstock.server.admin_answers import TargetInfo
-from penstock.server.state_metrics import MOST_LABELS, StateMetrics
-from penstock.telemetry.prometheus import NO_KEY, PrometheusMetrics
+from penstock.server.admin.responses import TargetInfo
+from penstock.server.ops import probes
+from penstock.server.ops.state_metrics import MOST_LABELS, StateMetrics
+from penstock.telemetry.exporters.prometheus import NO_KEY, PrometheusMetrics
 from penstock.telemetry.records import CallRefused
 from penstock.testing import FakeProvider
 from tests.support.keyed import ADMIN, bearer
@@ -126,7 +126,7 @@ async def test_the_state_of_breakers() -> None:
 async def test_a_ledger_that_does_not_answer_leaves_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operations, "ANSWERED_S", 0.0)
+    monkeypatch.setattr(probes, "ANSWERED_S", 0.0)
     async with administered() as admin:
         await admin.send("PUT", "budgets/team", {"limit_usd": 2})
         await admin.chat()

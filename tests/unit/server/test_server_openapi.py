@@ -11,27 +11,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.keys.ring import Keyring
+from penstock.keys.keyring import Keyring
 from penstock.mcp.host.queue import ApprovalQueue
-from penstock.server import (
-    anthropic_api,
-    estimates_api,
-    feedback_api,
-    home,
-    openai_api,
-    openapi_doors,
-    operations,
-    responses_api,
-    sampling_api,
-    usage_api,
-)
-from penstock.server.admin_api import admin_document
-from penstock.server.approvals import Approvals
-from penstock.server.openapi import Content, Operation, document
-from penstock.server.openapi_doors import doors_document
-from penstock.server.openapi_shapes import Health, ModelCard
-from penstock.server.siblings import Siblings
-from penstock.telemetry.prometheus import PrometheusMetrics
+from penstock.server.admin.api import admin_document
+from penstock.server.doors.anthropic import endpoint as anthropic_api
+from penstock.server.doors.openai_chat import endpoint as openai_api
+from penstock.server.doors.openai_responses import endpoint as responses_api
+from penstock.server.doors.sampling import endpoint as sampling_api
+from penstock.server.doors.sampling.approvals import Approvals
+from penstock.server.openapi import public
+from penstock.server.openapi.document import Content, Operation, document
+from penstock.server.openapi.public import doors_document
+from penstock.server.openapi.shapes import Health, ModelCard
+from penstock.server.ops import home, probes
+from penstock.server.own import estimates, feedback, usage
+from penstock.server.process.peers import Siblings
+from penstock.telemetry.exporters.prometheus import PrometheusMetrics
 from penstock.telemetry.recent import RecentRequests
 from tests.support import schemathesis_hooks
 from tests.support.keyed import ADMIN
@@ -125,11 +120,11 @@ def test_every_public_route_is_in_the_document_and_no_other() -> None:
         **responses_api.ROUTES,
         **anthropic_api.ROUTES,
         **sampling_api.routes(Siblings(), Approvals(ApprovalQueue())),
-        **feedback_api.ROUTES,
-        **estimates_api.ROUTES,
-        **usage_api.routes(RecentRequests(), Siblings()),
-        **openapi_doors.ROUTES,
-        **operations.routes(PrometheusMetrics(), Siblings(), Keyring()),
+        **feedback.ROUTES,
+        **estimates.ROUTES,
+        **usage.routes(RecentRequests(), Siblings()),
+        **public.ROUTES,
+        **probes.routes(PrometheusMetrics(), Siblings(), Keyring()),
     }
     said = {
         (method, path if "{" not in path else path.partition("{")[0] + "*")

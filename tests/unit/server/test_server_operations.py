@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider
 from tests.unit.server.gateway_support import running_gateway
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, engine_with
 from tests.support.keyed import bearer
 from tests.unit.server.admin_support import Admin, administered

@@ -14,8 +14,8 @@ from penstock.config.keys import KeyConfig
 from penstock.config.server import ServerConfig
 from penstock.config.settings import Config, ModelConfig, ProviderConfig, StorageConfig
 from penstock.keys.records import hash_of, new_text
-from penstock.server.home import ROUTES
-from penstock.server.openapi_doors import doors_document
+from penstock.server.openapi.public import doors_document
+from penstock.server.ops.home import ROUTES
 from tests.unit.server.gateway_support import Gateway, chat_body, running_gateway
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from penstock.config.settings import Config
-from penstock.gateway import Engine
-from penstock.server.patience import Patience
+from penstock.engine.engine import Engine
+from penstock.server.http.limits import Patience
 from penstock.testing import FakeProvider, FakeReply, Recorder
 from tests.unit.server.gateway_support import Gateway, running_gateway, until
 

@@ -23,15 +23,15 @@ import penstock
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
 from penstock.providers.embedded import install
-from penstock.server.listening import listen, url_of
-from penstock.server.screen import Screen
-from penstock.server.serve import serve
+from penstock.server.http.listening import listen, url_of
+from penstock.server.process.banner import Screen
+from penstock.server.process.serve import serve
 from tests.support.collector import collecting
 
 SERVE = """
 import sys
 from penstock.config.load import load
-from penstock.server.serve import serve
+from penstock.server.process.serve import serve
 serve(load(sys.argv[1] or None), host="127.0.0.1", port=int(sys.argv[2]), source="a test")
 """
 SLOW = """
@@ -283,7 +283,7 @@ def test_people_at_a_terminal_see_colours(tmp_path: Path) -> None:
 def test_without_the_embedded_model_the_screen_names_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("penstock.server.screen.missing", lambda: ["xllamacpp"])
+    monkeypatch.setattr("penstock.server.process.banner.missing", lambda: ["xllamacpp"])
     with listen("127.0.0.1", 0) as listener:
         Screen(Config.embedded(), url_of(listener), "no file").started()
     assert "penstock embedded install" in capsys.readouterr().out
@@ -310,8 +310,8 @@ def test_the_python_line_names_the_python_that_has_penstock(
     def which(_: str) -> str | None:
         return found[path]
 
-    monkeypatch.setattr("penstock.server.screen.find_program", which)
-    monkeypatch.setattr("penstock.server.screen.Path.cwd", lambda: Path(folder))
+    monkeypatch.setattr("penstock.server.process.banner.find_program", which)
+    monkeypatch.setattr("penstock.server.process.banner.Path.cwd", lambda: Path(folder))
     with listen("127.0.0.1", 0) as listener:
         Screen(Config.embedded(), url_of(listener), "x").started()
     assert f'\n  {shown} -c "import penstock' in capsys.readouterr().out

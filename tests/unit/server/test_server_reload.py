@@ -15,10 +15,10 @@ import pytest
 from penstock.config.load import load
 from penstock.config.settings import Config
 from penstock.contract.errors import ConfigurationError
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
-from penstock.server.listening import Certificates
-from penstock.server.reload import Reloader
+from penstock.server.http.listening import Certificates
+from penstock.server.process.reload import Reloader
 from penstock.testing import FakeProvider, FakeReply
 from tests.support.keyed import bearer
 from tests.support.tls import Authority, make_authority
@@ -215,7 +215,7 @@ async def test_what_cannot_change_is_said(tmp_path: Path, caplog: pytest.LogCapt
 async def test_it_watches_the_file_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.server.reload.LOOK_S", 0.01)
+    monkeypatch.setattr("penstock.server.process.reload.LOOK_S", 0.01)
     file = tmp_path / "penstock.toml"
     file.write_text(FIRST)
     applied: list[Config] = []

@@ -24,9 +24,9 @@ from penstock.contract.messages import (
     user,
 )
 from penstock.contract.options import Extra, MCPTool, OutputSchema, ToolChoice, ToolDefinition
+from penstock.server.doors.openai_responses.decode import ResponsesCall, decode
+from penstock.server.doors.openai_responses.endpoint import in_callers_words
 from penstock.server.errors import HttpProblem
-from penstock.server.responses_api import in_callers_words
-from penstock.server.responses_decode import ResponsesCall, decode
 
 NAMES = [
     *("input", "model", "tools", "tool_choice", "text", "format", "reasoning", "effort"),

@@ -22,9 +22,9 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Metadata, Result, Usage
 from penstock.contract.messages import Content, Image, MCPCall, Reasoning, Text, ToolUse
-from penstock.server.responses_decode import Echo, decode
-from penstock.server.responses_encode import encode
-from penstock.server.responses_events import EventEncoder
+from penstock.server.doors.openai_responses.decode import Echo, decode
+from penstock.server.doors.openai_responses.encode import encode
+from penstock.server.doors.openai_responses.events import EventEncoder
 from tests.unit.server.responses_support import answers, read_events, types
 
 COUNTED = Usage(10, 5)

@@ -19,8 +19,8 @@ from openai.types.responses import Response
 from penstock import Config, ToolDefinition
 from penstock.config.settings import ModelConfig, PoolConfig
 from penstock.contract.messages import Image, MCPCall, Text, ToolResult, ToolUse, user
-from penstock.gateway import Engine
-from penstock.server.responses_state import seal
+from penstock.engine.engine import Engine
+from penstock.server.doors.openai_responses.state import seal
 from tests.conformance.subjects import (
     ANTHROPIC,
     BEDROCK,

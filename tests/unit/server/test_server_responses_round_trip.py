@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.options import Capabilities
-from penstock.engine.validate import Limits, validate
+from penstock.pipeline.validate import Limits, validate
 from penstock.providers.openai_responses.encode import encode
 from penstock.providers.profiles import ModelProfile
-from penstock.server.responses_decode import decode
+from penstock.server.doors.openai_responses.decode import decode
 
 PROFILE = ModelProfile(Capabilities(), {})
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

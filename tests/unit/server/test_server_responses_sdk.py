@@ -24,7 +24,7 @@ from penstock.contract.errors import (
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Reasoning, Text, ToolUse, assistant
 from penstock.contract.ports import ProviderStream
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.unit.server.gateway_support import Gateway, running_gateway, until
 from tests.unit.server.responses_support import RESPONSES, read_events

@@ -7,9 +7,9 @@ from hypothesis import given
 
 from penstock.contract.exchange import Metadata, Result
 from penstock.contract.messages import Content, Reasoning, Text, ToolUse
-from penstock.server.responses_decode import decode
-from penstock.server.responses_encode import encode
-from penstock.server.responses_state import is_sealed, seal, unseal
+from penstock.server.doors.openai_responses.decode import decode
+from penstock.server.doors.openai_responses.encode import encode
+from penstock.server.doors.openai_responses.state import is_sealed, seal, unseal
 from tests.unit.server.responses_support import answers
 
 ECHO = decode(b'{"input": "Hi"}', lambda _: 1).echo

@@ -19,7 +19,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.messages import Image, ToolResult, ToolUse
 from penstock.contract.options import ModelPreferences, ToolChoice
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.wire.anthropic import Anthropic
 from tests.support.wire.scenario import Call, Scenario

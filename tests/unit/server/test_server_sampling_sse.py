@@ -10,8 +10,8 @@ from penstock.contract.errors import StreamInterrupted
 from penstock.contract.events import ReasoningDelta
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Reasoning, ToolUse
-from penstock.gateway import Engine
-from penstock.server.sampling_encode import EventFrames, StreamEncoder
+from penstock.engine.engine import Engine
+from penstock.server.doors.sampling.encode import EventFrames, StreamEncoder
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Fault, Pause, Scenario

@@ -12,8 +12,8 @@ from penstock.config.settings import Config
 from penstock.contract.errors import RateLimited, SamplingRejected, StreamInterrupted
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Image, ToolUse
-from penstock.gateway import Engine
-from penstock.telemetry.otel import OpenTelemetry
+from penstock.engine.engine import Engine
+from penstock.telemetry.exporters.otel import OpenTelemetry
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.wire.gemini import Gemini
 from tests.support.wire.openai_chat import OpenAIChat

@@ -16,9 +16,9 @@ from websockets.frames import Frame, Opcode
 from penstock.config.settings import Config
 from penstock.contract.events import Chunk
 from penstock.contract.exchange import SamplingRequest
-from penstock.gateway import Engine
-from penstock.server.sampling_ws import MISTAKES
-from penstock.server.websocket_protocol import SocketProtocol
+from penstock.engine.engine import Engine
+from penstock.server.doors.sampling.websocket import MISTAKES
+from penstock.server.http.websocket_protocol import SocketProtocol
 from penstock.testing import FakeProvider, engine_with
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Pause, Scenario
@@ -432,8 +432,8 @@ async def test_a_flood_of_pings_does_not_fill_the_memory() -> None:
 
 
 async def test_a_client_that_answers_no_ping_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.http_server.PING_EVERY_S", 0.1)
-    monkeypatch.setattr("penstock.server.http_server.PONG_WITHIN_S", 0.2)
+    monkeypatch.setattr("penstock.server.http.server.PING_EVERY_S", 0.1)
+    monkeypatch.setattr("penstock.server.http.server.PONG_WITHIN_S", 0.2)
     fake = Talkative()
     async with (
         running_gateway(engine_with(fake)) as gateway,

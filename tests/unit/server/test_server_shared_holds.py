@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from penstock.contract.errors import RateLimited
-from penstock.server.application import application, take_over
-from penstock.server.siblings import Question, Siblings
+from penstock.server.app import application, take_over
+from penstock.server.process.peers import Question, Siblings
 from penstock.testing import FakeProvider, engine_with
 from tests.support.keyed import bearer
 from tests.unit.server.gateway_support import until

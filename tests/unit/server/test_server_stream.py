@@ -13,7 +13,7 @@ from penstock.contract.errors import StreamInterrupted
 from penstock.contract.events import Chunk
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import ToolUse
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.unit.server.gateway_support import (
     CHAT,
@@ -275,7 +275,7 @@ async def test_a_second_signal_cuts_and_every_client_learns_of_it(stream: bool) 
 
 
 async def test_a_stream_that_outlives_the_grace_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.http_server.GRACE_S", 1)
+    monkeypatch.setattr("penstock.server.http.server.GRACE_S", 1)
     endless = Endless([FakeReply(text="word " * 10_000, delay_s=0.01)])
     async with running_gateway(engine_with(endless)) as gateway:
         answer = asyncio.create_task(gateway.chat(stream=True, max_tokens=2000))

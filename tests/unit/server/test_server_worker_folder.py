@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from penstock.keys.records import hash_of, new_text
-from penstock.keys.shared_windows import SharedWindow, SharedWindows
-from penstock.server.siblings import Siblings
-from penstock.server.worker_folder import (
+from penstock.keys.shared_rate_limit import SharedWindow, SharedWindows
+from penstock.server.process.peers import Siblings
+from penstock.server.process.worker_folder import (
     PREFIX,
     WorkerFolder,
     is_private,

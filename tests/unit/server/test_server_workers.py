@@ -22,14 +22,14 @@ import pytest
 
 from penstock.config.settings import Config
 from penstock.contract.errors import RequestCancelled
-from penstock.gateway import Engine
+from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
-from penstock.server.admin_answers import RequestList, TargetList
-from penstock.server.admin_local import merged_requests, merged_targets, target_list
-from penstock.server.application import application
-from penstock.server.siblings import Question, Siblings
-from penstock.server.workers import share
-from penstock.telemetry.merged import Samples
+from penstock.server.admin.responses import RequestList, TargetList
+from penstock.server.admin.views import merged_requests, merged_targets, target_list
+from penstock.server.app import application
+from penstock.server.process.peers import Question, Siblings
+from penstock.server.process.workers import share
+from penstock.telemetry.merge import Samples
 from penstock.testing import FakeProvider, FakeReply, engine_with
 from tests.support.keyed import bearer
 from tests.unit.cli.harness import environment, run_penstock, started_penstock
@@ -402,7 +402,7 @@ def test_places_at_a_provider_are_shared_out(whole: int | None, parts: list[int 
 
 
 async def test_the_counters_of_all_are_added() -> None:
-    from penstock.telemetry.prometheus import PrometheusMetrics
+    from penstock.telemetry.exporters.prometheus import PrometheusMetrics
 
     metrics = PrometheusMetrics(models=["default"])
     async with engine_with(FakeProvider()) as engine:

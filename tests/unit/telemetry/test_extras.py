@@ -7,7 +7,7 @@ import pytest
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "penstock.telemetry.otel", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.telemetry.exporters.otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'penstock\[otel\]'"):
-        importlib.import_module("penstock.telemetry.otel")
+        importlib.import_module("penstock.telemetry.exporters.otel")

@@ -10,7 +10,7 @@ from collections.abc import Generator
 import pytest
 
 from penstock.contract.errors import InvalidRequest, RateLimited
-from penstock.telemetry.logs import LogForm, RequestLog, log_to
+from penstock.telemetry.exporters.logs import LogForm, RequestLog, log_to
 from penstock.testing import FakeProvider, engine_with
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.telemetry.names import OTHER, Names
+from penstock.telemetry.label_guard import OTHER, Names
 
 
 def test_only_known_and_proven_names_are_labels() -> None:

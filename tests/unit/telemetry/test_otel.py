@@ -27,8 +27,8 @@ from penstock.contract.messages import (
     ToolResult,
     ToolUse,
 )
+from penstock.telemetry.exporters.otel import OpenTelemetry
 from penstock.telemetry.hooks import Hooks
-from penstock.telemetry.otel import OpenTelemetry
 from penstock.telemetry.records import RequestContent
 from tests.support.telemetry import ATTEMPT, ATTEMPTED, FINISHED, STARTED, attempted, finished, play
 

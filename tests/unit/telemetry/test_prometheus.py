@@ -12,8 +12,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from penstock.contract.exchange import Usage
+from penstock.telemetry.exporters.prometheus import PrometheusMetrics
 from penstock.telemetry.hooks import Hooks
-from penstock.telemetry.prometheus import PrometheusMetrics
 from tests.support.telemetry import ATTEMPTED, FINISHED, STARTED, attempted, finished, play
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from penstock import Config
 from penstock.config.settings import ModelConfig, PoolConfig, ProviderConfig
-from penstock.gateway import Engine
-from penstock.telemetry.otel import OpenTelemetry
+from penstock.engine.engine import Engine
+from penstock.telemetry.exporters.otel import OpenTelemetry
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.scenario import Failure, Scenario
 from tests.support.wire.server import WireServer

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from penstock.contract.errors import AllTargetsFailed, InvalidRequest, ModelNotFound, RateLimited
 from penstock.contract.metadata import Metadata, Usage
 from penstock.contract.ports import Target
-from penstock.telemetry import usage as module
+from penstock.telemetry import usage_counters as module
 from penstock.telemetry.latency import Latencies
 from penstock.telemetry.records import AttemptRecord
-from penstock.telemetry.usage import UsageCounters, UsageStats
+from penstock.telemetry.usage_counters import UsageCounters, UsageStats
 
 SOL = Target("openai", "sol")
 QWEN = Target("local", "qwen")

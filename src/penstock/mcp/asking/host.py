@@ -12,7 +12,7 @@ from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 
-from penstock.contract.bounds import cut
+from penstock.contract.checks.lengths import cut
 from penstock.contract.errors import (
     InvalidRequest,
     MalformedResponse,
@@ -26,13 +26,13 @@ from penstock.contract.errors import (
 from penstock.contract.events import Complete, StreamEvent
 from penstock.contract.exchange import Result, SamplingRequest
 from penstock.contract.messages import JSONObject
-from penstock.engine.limits import Limits
-from penstock.engine.validate import validate
 from penstock.generators.tool_loop import Ask
 from penstock.mcp.asking.calls import Call
 from penstock.mcp.asking.params import HOST, params_of, result_of
 from penstock.mcp.asking.state import digest
-from penstock.mcp.host.answers import KINDS
+from penstock.mcp.host.results import KINDS
+from penstock.pipeline.limits import Limits
+from penstock.pipeline.validate import validate
 
 USER_REJECTED = -1
 """The code of the standard for a user who said no."""

@@ -16,8 +16,8 @@ from penstock.contract.errors import (
     UnsupportedOption,
 )
 from penstock.contract.exchange import Result, SamplingRequest
-from penstock.contract.mcp_content import plain_block
-from penstock.contract.mcp_sampling import read_result
+from penstock.contract.mcp.content import plain_block
+from penstock.contract.mcp.sampling import read_result
 from penstock.contract.messages import JSONObject, Message
 from penstock.contract.metadata import Metadata
 from penstock.contract.options import ModelPreferences, ToolChoice

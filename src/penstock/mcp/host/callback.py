@@ -41,13 +41,13 @@ from penstock.contract.errors import (
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import IncludeContext
 from penstock.contract.requests import Caller
-from penstock.mcp.host.answers import error_of, internal_error, result_of, takes_lists
 from penstock.mcp.host.approval import approved_answer, approved_request
 from penstock.mcp.host.context import ContextLimits, Peer, gather, with_context
 from penstock.mcp.host.limits import ServerLimits
 from penstock.mcp.host.options import Answering, ClientOptions, FastMCPOptions, HostOptions
 from penstock.mcp.host.policy import SERVER_TAG, ServerRule, shaped
-from penstock.mcp.host.showing import control_character
+from penstock.mcp.host.results import error_of, internal_error, result_of, takes_lists
+from penstock.mcp.host.review import control_character
 from penstock.mcp.host.size import bytes_of
 from penstock.mcp.host.terminal import TerminalApprover
 

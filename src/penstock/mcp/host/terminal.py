@@ -19,10 +19,10 @@ import msgspec
 
 from penstock.contract.approval import Decision, Review
 from penstock.contract.errors import InvalidRequest
-from penstock.contract.mcp_sampling import decode_params
+from penstock.contract.mcp.sampling import decode_params
 from penstock.contract.messages import Text, join_text
-from penstock.mcp.host.showing import edited, lines_of, params_of, visible
-from penstock.processes import start_editor
+from penstock.mcp.host.review import edited, lines_of, params_of, visible
+from penstock.runtime.child_processes import start_editor
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,11 +15,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from pydantic import ValidationError
 
+from penstock.contract.checks.schema_names import names_in
 from penstock.contract.errors import InvalidRequest, Problem, first_problems, shown
 from penstock.contract.messages import JSONObject
-from penstock.contract.schema_names import names_in
-from penstock.engine.limits import Limits, weigh
 from penstock.generators.threads import in_own_thread
+from penstock.pipeline.limits import Limits, weigh
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _LONGEST_COMPARED = 100

@@ -20,11 +20,11 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.budget.stores.sqlite.failures import translated
-from penstock.budget.stores.sqlite.schema import connect, patiently, prepare
 from penstock.contract.errors import ConfigurationError
 from penstock.mcp.tasks.ports import Change, Position
 from penstock.mcp.tasks.records import TaskLimits, TaskRecord, TooManyTasks, stopped
+from penstock.storage.sqlite.connect import connect, patiently, prepare
+from penstock.storage.sqlite.errors import translated
 
 _WHAT = "the task store"
 _META = "mcp_tasks_meta"

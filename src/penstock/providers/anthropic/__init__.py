@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.providers.anthropic import catalogue, count, decode, encode, errors, models, resume
-from penstock.providers.dialect import CountDialect, Dialect, ModelListDialect
+from penstock.providers.wire.dialect import CountDialect, Dialect, ModelListDialect
 
 _KEY = "sk-ant-"
 _OAUTH_TOKEN = "sk-ant-oat"  # noqa: S105

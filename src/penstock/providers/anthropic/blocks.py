@@ -26,7 +26,7 @@ from penstock.contract.messages import (
 )
 from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.shapes import Block, Delta
-from penstock.providers.mcp_calls import parts_of
+from penstock.providers.wire.mcp_calls import parts_of
 from penstock.streaming.assemble import (
     CallBuffer,
     Parts,

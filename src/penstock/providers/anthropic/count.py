@@ -10,9 +10,9 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
 from penstock.providers.anthropic.encode import headers_of, prompt_body
 from penstock.providers.anthropic.errors import map_inline_error
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import read_json, write_json
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import read_json, write_json
 
 PATH = "/v1/messages/count_tokens"
 

@@ -19,11 +19,11 @@ from penstock.providers.anthropic.blocks import Blocks
 from penstock.providers.anthropic.errors import map_inline_error
 from penstock.providers.anthropic.resume import PAUSED
 from penstock.providers.anthropic.shapes import Answer, Event, StopDetails, WireUsage
-from penstock.providers.counts import has_counts
-from penstock.providers.endings import check_ending, is_cut, stop_detail, stop_reason
-from penstock.providers.extra import other_fields
-from penstock.providers.json_body import read_json
-from penstock.providers.stream_reader import StreamReader, may_hold_content
+from penstock.providers.wire.endings import check_ending, is_cut, stop_detail, stop_reason
+from penstock.providers.wire.extra_fields import other_fields
+from penstock.providers.wire.json_body import read_json
+from penstock.providers.wire.stream_reader import StreamReader, may_hold_content
+from penstock.providers.wire.token_counts import has_counts
 from penstock.streaming.sse import ServerSentEvent
 
 _CONTENT_TYPES = frozenset(

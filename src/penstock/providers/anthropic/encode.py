@@ -40,12 +40,12 @@ from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.providers.anthropic import mcp
 from penstock.providers.anthropic.catalogue import LEAST_BUDGET
 from penstock.providers.anthropic.schema import adapt, is_sayable
-from penstock.providers.dialect import Options, WireCall
-from penstock.providers.extra import add_extra
-from penstock.providers.json_body import unwritable, write_json
-from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
-from penstock.providers.schemas import in_words
+from penstock.providers.wire.dialect import Options, WireCall
+from penstock.providers.wire.extra_fields import add_extra
+from penstock.providers.wire.json_body import unwritable, write_json
+from penstock.providers.wire.mcp_calls import told
+from penstock.providers.wire.schemas import in_words
 
 DIALECT = "anthropic"
 PATH = "/v1/messages"

@@ -27,8 +27,8 @@ from typing import Any
 import msgspec
 
 from penstock.contract.errors import PenstockError, Problem, RateLimited
-from penstock.providers import reports
-from penstock.providers.redacted_body import without_named_keys
+from penstock.providers.redaction.body import without_named_keys
+from penstock.providers.wire import error_text
 
 _NO_MONEY = frozenset({"enforced_spend_limit_reached", "billing_error"})
 _STATUS_OF_TYPE: Mapping[str, int] = {
@@ -66,7 +66,7 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     """The error that an answer with this status stands for; header names are lower-case."""
     report = _read_body(body)
     implied = status if status >= 400 else report.implied_status
-    error = reports.answered(_classify(report, implied, status), status, headers)
+    error = error_text.answered(_classify(report, implied, status), status, headers)
     advice = headers.get("x-should-retry", "").strip().lower()
     if status == 429 and error.retry_after is None and advice != "true":
         error.retryable = False
@@ -89,23 +89,23 @@ def map_inline_error(value: Any) -> PenstockError:
 
 def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
     """`status` classifies and `came` is told; they differ when only the body has a status."""
-    message = reports.shown(report.message, refused=reports.is_refusal(status))
-    text = reports.sentence(message, came, name=report.code or report.type)
+    message = error_text.shown(report.message, refused=error_text.is_refusal(status))
+    text = error_text.sentence(message, came, name=report.code or report.type)
     if report.code in _NO_MONEY or report.type in _NO_MONEY:
         return RateLimited(text, retryable=False)
-    return reports.by_status(status, text, (Problem("", message),))
+    return error_text.by_status(status, text, (Problem("", message),))
 
 
 def _read_body(body: bytes) -> Report:
-    value = reports.read_body(body)
-    return _read_value(reports.object_of(value).get("error", value))
+    value = error_text.read_body(body)
+    return _read_value(error_text.object_of(value).get("error", value))
 
 
 def _read_value(value: Any) -> Report:
     """`{type, message, details: {error_code}}`, or whatever a gateway says instead."""
-    found = reports.object_of(value)
+    found = error_text.object_of(value)
     message = found.get("message") or found.get("detail") or value
-    code = reports.object_of(found.get("details")).get("error_code")
+    code = error_text.object_of(found.get("details")).get("error_code")
     return Report(
-        reports.text_of(message), reports.name_of(found.get("type")), reports.name_of(code)
+        error_text.text_of(message), error_text.name_of(found.get("type")), error_text.name_of(code)
     )

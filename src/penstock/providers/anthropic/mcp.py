@@ -16,7 +16,7 @@ from typing import Any, cast
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Content, JSONObject, MCPCall, Text
 from penstock.contract.options import MCPTool
-from penstock.providers.mcp_calls import bearer, refused
+from penstock.providers.wire.mcp_calls import bearer, refused
 
 BETA = {"anthropic-beta": "mcp-client-2025-11-20"}
 """The header of calls that name a server, or tell of one."""

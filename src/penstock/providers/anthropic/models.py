@@ -11,8 +11,8 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
 from penstock.providers.anthropic.encode import version_header
 from penstock.providers.anthropic.errors import map_inline_error
-from penstock.providers.dialect import Options, WireCall
-from penstock.providers.json_body import read_json
+from penstock.providers.wire.dialect import Options, WireCall
+from penstock.providers.wire.json_body import read_json
 
 
 class _Model(msgspec.Struct):

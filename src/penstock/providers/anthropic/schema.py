@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import has_free_keys, is_circular, nodes, required_names
+from penstock.providers.wire.schemas import has_free_keys, is_circular, nodes, required_names
 
 _FORMATS = frozenset(
     {

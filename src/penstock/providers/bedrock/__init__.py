@@ -16,7 +16,12 @@ from penstock.providers.bedrock import (
     models,
     stream,
 )
-from penstock.providers.dialect import CountDialect, Dialect, EmbeddingDialect, ModelListDialect
+from penstock.providers.wire.dialect import (
+    CountDialect,
+    Dialect,
+    EmbeddingDialect,
+    ModelListDialect,
+)
 
 
 def authorize(key: str) -> Mapping[str, str]:

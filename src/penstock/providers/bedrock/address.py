@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from penstock.contract.errors import ConfigurationError, ModelNotFound
-from penstock.providers.dialect import Options
+from penstock.providers.wire.dialect import Options
 
 DEFAULT_REGION = "us-east-1"
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")

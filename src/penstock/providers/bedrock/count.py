@@ -9,10 +9,10 @@ from penstock.providers.bedrock.address import model_path
 from penstock.providers.bedrock.encode import prompt
 from penstock.providers.bedrock.reasoning import reasoning
 from penstock.providers.bedrock.schema import is_sayable
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import read_json, write_json
 from penstock.providers.profiles import ModelProfile
-from penstock.providers.schemas import in_words
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import read_json, write_json
+from penstock.providers.wire.schemas import in_words
 
 _GEOGRAPHIES = ("global", "us-gov", "us", "eu", "apac", "jp", "au", "ca")
 

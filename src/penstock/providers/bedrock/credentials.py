@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 from penstock.contract.errors import AuthenticationFailed, ConfigurationError
 from penstock.providers.bedrock.address import is_amazon, profile, signing_region
 from penstock.providers.credentials import Secret, key_from_environment
-from penstock.providers.dialect import Options, Signer, WireCall
+from penstock.providers.wire.dialect import Options, Signer, WireCall
 
 SERVICE = "bedrock"
 TOKEN_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"  # noqa: S105 - the variable's name

@@ -12,9 +12,9 @@ from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import Content, Reasoning, Text, ToolUse, join_text
 from penstock.providers.bedrock.errors import map_error
 from penstock.providers.bedrock.shapes import Answer, Block, ReasoningBlock, WireUsage
-from penstock.providers.counts import read_counts
-from penstock.providers.endings import check_ending, stop_detail, stop_reason
-from penstock.providers.json_body import read_json
+from penstock.providers.wire.endings import check_ending, stop_detail, stop_reason
+from penstock.providers.wire.json_body import read_json
+from penstock.providers.wire.token_counts import read_counts
 
 _SERVER_TOOL = "server_tool_use"
 

@@ -10,9 +10,9 @@ from penstock.contract.errors import InvalidRequest, MalformedResponse, Problem
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.messages import JSONObject
 from penstock.providers.bedrock.address import model_path
-from penstock.providers.counts import count_of
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import write_json
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import write_json
+from penstock.providers.wire.token_counts import count_of
 
 _COHERE_LIMIT = 96
 _TOKENS_HEADER = "x-amzn-bedrock-input-token-count"

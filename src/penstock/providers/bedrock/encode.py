@@ -39,11 +39,11 @@ from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.bedrock.address import model_path
 from penstock.providers.bedrock.reasoning import reasoning
 from penstock.providers.bedrock.schema import adapt, is_sayable
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import write_json
-from penstock.providers.mcp_calls import told
 from penstock.providers.profiles import ModelProfile
-from penstock.providers.schemas import in_words
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import write_json
+from penstock.providers.wire.mcp_calls import told
+from penstock.providers.wire.schemas import in_words
 
 CACHE_POINT: JSONObject = {"cachePoint": {"type": "default"}}
 _IMAGE_FORMATS: Mapping[str, str] = {

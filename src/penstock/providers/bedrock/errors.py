@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.contract.errors import PenstockError, Problem
-from penstock.providers import reports
+from penstock.providers.wire import error_text
 
 _STATUS_OF_NAME: Mapping[str, int] = {
     "accessdeniedexception": 403,
@@ -70,7 +70,7 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     name = _plain(headers.get("x-amzn-errortype", "")) or name
     implied = _STATUS_OF_NAME.get(name.lower())
     error = _classify(name, message, implied or (status if status >= 400 else None), status)
-    return reports.answered(error, status, _with_pause(headers))
+    return error_text.answered(error, status, _with_pause(headers))
 
 
 def map_stream_error(headers: Mapping[str, str], payload: bytes) -> PenstockError:
@@ -83,10 +83,10 @@ def map_stream_error(headers: Mapping[str, str], payload: bytes) -> PenstockErro
 
 def _classify(name: str, message: str, status: int | None, came: int | None) -> PenstockError:
     """`status` classifies and `came` is told; they differ where the name says more."""
-    message = reports.shown(message, refused=reports.is_refusal(status))
-    return reports.by_status(
+    message = error_text.shown(message, refused=error_text.is_refusal(status))
+    return error_text.by_status(
         status,
-        reports.sentence(message, came, name=name, who="Bedrock"),
+        error_text.sentence(message, came, name=name, who="Bedrock"),
         (Problem("", message),),
         passing=_PASSING,
         not_found="check the model's name and the region",
@@ -101,10 +101,10 @@ def _with_pause(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 def _read(body: bytes) -> tuple[str, str]:
     """The name and the message in a body, whatever it is."""
-    value = reports.read_body(body)
+    value = error_text.read_body(body)
     if not isinstance(value, dict):
-        return "", reports.text_of(value)
-    found = reports.object_of(value)
+        return "", error_text.text_of(value)
+    found = error_text.object_of(value)
     name = next((found[key] for key in ("__type", "code") if isinstance(found.get(key), str)), "")
     keys = ("message", "Message", "errorMessage", "originalMessage")
     said = next((found[key] for key in keys if isinstance(found.get(key), str)), "")
@@ -113,4 +113,4 @@ def _read(body: bytes) -> tuple[str, str]:
 
 def _plain(name: str) -> str:
     """The bare name out of `namespace#Name:http://...`."""
-    return reports.name_of(name.partition(":")[0].rpartition("#")[2].strip())
+    return error_text.name_of(name.partition(":")[0].rpartition("#")[2].strip())

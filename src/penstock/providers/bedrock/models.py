@@ -6,8 +6,8 @@ import msgspec
 
 from penstock.contract.ports import ModelInfo
 from penstock.providers.bedrock.address import control_plane
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import read_json
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import read_json
 
 PATH = "/foundation-models"
 

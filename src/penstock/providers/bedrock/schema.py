@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import has_free_keys, is_circular
+from penstock.providers.wire.schemas import has_free_keys, is_circular
 
 _DEPTH_LIMIT = 100
 _KEPT = frozenset({"type", "enum", "const", "title", "default", "required", "$ref"})

@@ -25,8 +25,8 @@ from penstock.providers.bedrock.shapes import (
     ReasoningPiece,
     StreamMetadata,
 )
-from penstock.providers.endings import check_ending, is_cut
-from penstock.providers.stream_reader import StreamReader
+from penstock.providers.wire.endings import check_ending, is_cut
+from penstock.providers.wire.stream_reader import StreamReader
 from penstock.streaming.assemble import CallBuffer
 from penstock.streaming.eventstream import EventStreamMessage
 

@@ -21,7 +21,7 @@ from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDe
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import JSONObject
 from penstock.providers.embedded.encode import ChatCall
-from penstock.providers.endings import check_ending, is_cut, stop_reason
+from penstock.providers.wire.endings import check_ending, is_cut, stop_reason
 from penstock.streaming.assemble import Assembler
 
 _REPLY_KEY = re.compile(r'^\s*\{\s*"reply"\s*:\s*')

@@ -35,7 +35,7 @@ from penstock.contract.messages import (
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.embedded.grammar import writable
 from penstock.providers.embedded.integers import UnreadableSchemaError
-from penstock.providers.mcp_calls import told
+from penstock.providers.wire.mcp_calls import told
 
 _CALL = '{"name": "<function>", "arguments": {...}}'
 _REPLY = '{"reply": "<text>"}'

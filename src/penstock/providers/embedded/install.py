@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from penstock import processes
 from penstock.contract.errors import ConfigurationError
 from penstock.providers.embedded.files import REMEDY, is_damaged, not_installed, verify
+from penstock.runtime import child_processes
 
 __all__ = [
     "LOCK_FILE",
@@ -126,10 +126,10 @@ def _locked() -> dict[str, str]:
 def _installer() -> list[str]:
     """The command up to the requirements: pip, or uv where the environment has no pip."""
     if _is_installed("pip"):
-        pip = processes.interpreter("-m", "pip")
+        pip = child_processes.interpreter("-m", "pip")
         quiet = ["--quiet", "--no-input", "--disable-pip-version-check"]
         return [*pip, "install", "--no-deps", "--require-hashes", *quiet]
-    if uv := processes.find_program("uv"):
+    if uv := child_processes.find_program("uv"):
         quiet = ["--quiet", "--no-deps", "--require-hashes", "--python", sys.executable]
         return [uv, "pip", "install", *quiet]
     raise ConfigurationError(
@@ -158,9 +158,9 @@ def _install(package: Package, command: Sequence[str], locked: str) -> None:
         )
 
 
-def _run(command: Sequence[str]) -> processes.Finished:
+def _run(command: Sequence[str]) -> child_processes.Finished:
     try:
         # At the root of the file system: uv reads settings where it runs, and in the folders above.
-        return processes.run(command, cwd=Path(Path.cwd().anchor))
+        return child_processes.run(command, cwd=Path(Path.cwd().anchor))
     except OSError as error:
         raise ConfigurationError(f"cannot run {command[0]}: {error}") from error

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import nodes, referenced
+from penstock.providers.wire.schemas import nodes, referenced
 
 LARGEST = 2**53 - 1
 

@@ -24,7 +24,7 @@ from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.embedded import embeddings, install, runtime, weights
 from penstock.providers.embedded.decode import Decoder, failure
 from penstock.providers.embedded.encode import encode
-from penstock.providers.lacking import lacking
+from penstock.providers.unsupported import lacking
 
 _EMBEDDING_NAMES = (embeddings.MODEL, weights.DEFAULT, weights.BUNDLED)
 

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.providers.dialect import (
-    CountDialect,
-    Dialect,
-    EmbeddingDialect,
-    ModelListDialect,
-    PromptedTranscription,
-)
 from penstock.providers.gemini import (
     catalogue,
     count,
@@ -21,6 +14,13 @@ from penstock.providers.gemini import (
     models,
     stream,
     transcription,
+)
+from penstock.providers.wire.dialect import (
+    CountDialect,
+    Dialect,
+    EmbeddingDialect,
+    ModelListDialect,
+    PromptedTranscription,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from penstock.providers.dialect import Options
+from penstock.providers.wire.dialect import Options
 
 DEFAULT_VERSION = "v1beta"
 """Google's own client asks `v1` since its release 3; emulators serve only `v1beta`."""

@@ -34,8 +34,8 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.providers.gemini import mcp
-from penstock.providers.mcp_calls import told
-from penstock.providers.rounds import PAUSE_MARK
+from penstock.providers.wire.mcp_calls import told
+from penstock.providers.wire.multi_call import PAUSE_MARK
 
 SIGNATURE = "gemini/thoughtSignature"
 """The key in `_meta` of a part."""

@@ -8,12 +8,12 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
-from penstock.providers.dialect import WireCall
 from penstock.providers.gemini.address import method, resource
 from penstock.providers.gemini.encode import encode_body
 from penstock.providers.gemini.errors import map_inline_error
-from penstock.providers.json_body import read_json, write_json
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import read_json, write_json
 
 
 class _Body(msgspec.Struct, rename="camel"):

@@ -23,8 +23,6 @@ from penstock.contract.messages import (
     Text,
     ToolUse,
 )
-from penstock.providers.counts import has_counts, read_counts
-from penstock.providers.endings import check_ending, stop_detail, stop_reason
 from penstock.providers.gemini import mcp
 from penstock.providers.gemini.contents import CONTINUATION, SIGNATURE
 from penstock.providers.gemini.errors import map_inline_error
@@ -37,8 +35,10 @@ from penstock.providers.gemini.shapes import (
     PartPiece,
     WireUsage,
 )
-from penstock.providers.json_body import read_json
-from penstock.providers.reports import listed_error
+from penstock.providers.wire.endings import check_ending, stop_detail, stop_reason
+from penstock.providers.wire.error_text import listed_error
+from penstock.providers.wire.json_body import read_json
+from penstock.providers.wire.token_counts import has_counts, read_counts
 from penstock.streaming.assemble import Assembler, check_tool_calls
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")

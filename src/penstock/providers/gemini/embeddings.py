@@ -10,11 +10,11 @@ import msgspec
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.messages import JSONObject
-from penstock.providers.counts import read_counts
-from penstock.providers.dialect import Options, WireCall
 from penstock.providers.gemini.address import method, resource
 from penstock.providers.gemini.errors import map_inline_error
-from penstock.providers.json_body import read_json, write_json
+from penstock.providers.wire.dialect import Options, WireCall
+from penstock.providers.wire.json_body import read_json, write_json
+from penstock.providers.wire.token_counts import read_counts
 
 BATCH_LIMIT = 100
 

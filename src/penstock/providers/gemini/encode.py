@@ -18,15 +18,15 @@ from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.contract.messages import JSONObject, Message
 from penstock.contract.options import ToolChoice, ToolDefinition
-from penstock.providers.dialect import WireCall
 from penstock.providers.gemini import mcp
 from penstock.providers.gemini.address import method
 from penstock.providers.gemini.catalogue import LEVELS
 from penstock.providers.gemini.contents import CONTINUATION, continuation_token, encode_contents
 from penstock.providers.gemini.schema import adapt_schema, is_sayable
-from penstock.providers.json_body import write_json
 from penstock.providers.profiles import ModelProfile
-from penstock.providers.schemas import in_words
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import write_json
+from penstock.providers.wire.schemas import in_words
 
 _MODES: Mapping[str, str] = {"auto": "AUTO", "required": "ANY", "none": "NONE", "tool": "ANY"}
 

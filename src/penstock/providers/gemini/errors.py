@@ -30,8 +30,8 @@ import msgspec
 
 from penstock.contract.errors import AuthenticationFailed, PenstockError, Problem
 from penstock.contract.messages import JSONObject
-from penstock.providers import reports
-from penstock.providers.redacted_body import without_named_keys
+from penstock.providers.redaction.body import without_named_keys
+from penstock.providers.wire import error_text
 
 _LIST_LIMIT = 20
 
@@ -110,7 +110,7 @@ def _build(
     report: Report, status: int | None, headers: Mapping[str, str], came: int | None
 ) -> PenstockError:
     """`status` classifies and `came` is told; they differ when only the body has a status."""
-    error = reports.answered(_classify(report, status, came), came, headers)
+    error = error_text.answered(_classify(report, status, came), came, headers)
     if error.retryable and report.delay is not None:
         error.retry_after = report.delay
     return error
@@ -118,11 +118,11 @@ def _build(
 
 def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
     about_key = not report.reasons.isdisjoint(_KEY_REASONS)
-    message = reports.shown(report.message, refused=about_key or reports.is_refusal(status))
-    text = reports.sentence(message, came, name=report.name)
+    message = error_text.shown(report.message, refused=about_key or error_text.is_refusal(status))
+    text = error_text.sentence(message, came, name=report.name)
     if about_key or report.name == "FAILED_PRECONDITION":
         return AuthenticationFailed(text)
-    error = reports.by_status(
+    error = error_text.by_status(
         status,
         text,
         report.problems or (Problem("", message),),
@@ -139,30 +139,30 @@ def _implied_status(report: Report) -> int | None:
 
 
 def _read_body(body: bytes) -> Report:
-    value = reports.read_body(body)
+    value = error_text.read_body(body)
     if isinstance(value, list):
         values = cast(list[Any], value)
         value = values[0] if values else None
-    return _read_error(reports.object_of(value).get("error") or value)
+    return _read_error(error_text.object_of(value).get("error") or value)
 
 
 def _read_error(value: Any) -> Report:
-    found = reports.object_of(value)
+    found = error_text.object_of(value)
     details = list(_objects(found.get("details")))
     return Report(
-        reports.text_of(found.get("message") or value),
-        reports.name_of(found.get("status")),
-        reports.status_of(found.get("code")),
-        frozenset(reports.name_of(detail.get("reason")) for detail in details),
+        error_text.text_of(found.get("message") or value),
+        error_text.name_of(found.get("status")),
+        error_text.status_of(found.get("code")),
+        frozenset(error_text.name_of(detail.get("reason")) for detail in details),
         next((delay for delay in map(_delay, details) if delay is not None), None),
         any(
-            "PerDay" in reports.name_of(each.get("quotaId"))
+            "PerDay" in error_text.name_of(each.get("quotaId"))
             for each in _violations(details, "violations")
         ),
         tuple(
             Problem(
-                reports.name_of(each.get("field")),
-                reports.shown(reports.text_of(each.get("description") or "")),
+                error_text.name_of(each.get("field")),
+                error_text.shown(error_text.text_of(each.get("description") or "")),
             )
             for each in _violations(details, "fieldViolations")
         ),
@@ -182,4 +182,4 @@ def _delay(detail: JSONObject) -> float | None:
 
 def _objects(value: Any) -> Iterator[JSONObject]:
     if isinstance(value, list):
-        yield from filter(None, map(reports.object_of, cast(list[Any], value)[:_LIST_LIMIT]))
+        yield from filter(None, map(error_text.object_of, cast(list[Any], value)[:_LIST_LIMIT]))

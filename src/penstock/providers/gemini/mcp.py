@@ -19,7 +19,7 @@ from penstock.contract.events import ProviderEvent, ToolEnded, ToolStarted
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, JSONObject, MCPCall, Text
 from penstock.providers.gemini.shapes import PartPiece
-from penstock.providers.mcp_calls import parts_of, refused
+from penstock.providers.wire.mcp_calls import parts_of, refused
 
 SHOW_CALLS = {"includeServerSideToolInvocations": True}
 """What `toolConfig` holds beside servers."""

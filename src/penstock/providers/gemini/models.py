@@ -8,10 +8,10 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
-from penstock.providers.dialect import Options, WireCall
 from penstock.providers.gemini.address import version
 from penstock.providers.gemini.errors import map_inline_error
-from penstock.providers.json_body import read_json
+from penstock.providers.wire.dialect import Options, WireCall
+from penstock.providers.wire.json_body import read_json
 
 
 class _Model(msgspec.Struct):

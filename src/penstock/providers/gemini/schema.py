@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import is_circular
+from penstock.providers.wire.schemas import is_circular
 
 _PLAIN = frozenset(
     {

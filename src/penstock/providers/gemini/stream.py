@@ -10,9 +10,9 @@ from penstock.contract.exchange import Reply
 from penstock.providers.gemini.decode import Collector, blocked, decode_answer
 from penstock.providers.gemini.errors import map_inline_error
 from penstock.providers.gemini.shapes import Answer
-from penstock.providers.reports import listed_error
-from penstock.providers.stop_reasons import meaning_of
-from penstock.providers.stream_reader import StreamReader, may_hold_content
+from penstock.providers.wire.error_text import listed_error
+from penstock.providers.wire.stop_reasons import meaning_of
+from penstock.providers.wire.stream_reader import StreamReader, may_hold_content
 from penstock.streaming.sse import ServerSentEvent
 
 

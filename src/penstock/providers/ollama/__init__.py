@@ -7,7 +7,6 @@ import msgspec
 from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.providers.credentials import bearer
-from penstock.providers.dialect import Dialect, EmbeddingDialect, ModelListDialect, WireCall
 from penstock.providers.ollama import (
     address,
     catalogue,
@@ -17,6 +16,7 @@ from penstock.providers.ollama import (
     errors,
     models,
 )
+from penstock.providers.wire.dialect import Dialect, EmbeddingDialect, ModelListDialect, WireCall
 
 
 def relax(request: SamplingRequest, error: PenstockError) -> tuple[SamplingRequest, str] | None:

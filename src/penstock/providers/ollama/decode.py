@@ -16,13 +16,13 @@ from penstock.contract.errors import MalformedResponse
 from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import ToolUse
-from penstock.providers.counts import count_of
-from penstock.providers.endings import check_ending, is_cut, stop_detail, stop_reason
-from penstock.providers.json_body import read_json
 from penstock.providers.ollama import tool_names
 from penstock.providers.ollama.errors import map_inline_error
 from penstock.providers.ollama.shapes import Answer, Function, Line, Piece, ToolCall
-from penstock.providers.stream_reader import NO_CONTENT, StreamReader
+from penstock.providers.wire.endings import check_ending, is_cut, stop_detail, stop_reason
+from penstock.providers.wire.json_body import read_json
+from penstock.providers.wire.stream_reader import NO_CONTENT, StreamReader
+from penstock.providers.wire.token_counts import count_of
 from penstock.streaming.assemble import Assembler
 
 _decode_line = msgspec.json.Decoder(Line).decode

@@ -9,10 +9,10 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, MalformedResponse, Problem
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
-from penstock.providers.counts import count_of
-from penstock.providers.dialect import Options, WireCall
-from penstock.providers.json_body import read_json, write_json
 from penstock.providers.ollama.errors import map_inline_error
+from penstock.providers.wire.dialect import Options, WireCall
+from penstock.providers.wire.json_body import read_json, write_json
+from penstock.providers.wire.token_counts import count_of
 
 BATCH_LIMIT = 512
 """The API has no limit of its own; this one keeps a single body and its answer small."""

@@ -33,11 +33,11 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import ToolDefinition
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import write_json
-from penstock.providers.mcp_calls import told
 from penstock.providers.ollama import schema, tool_names
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import write_json
+from penstock.providers.wire.mcp_calls import told
 
 PATH = "/api/chat"
 

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from penstock.contract.errors import MalformedResponse, ModelNotFound, PenstockError, Problem
-from penstock.providers import reports
+from penstock.providers.wire import error_text
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -42,38 +42,38 @@ def map_error(status: int, headers: Mapping[str, str], body: bytes) -> PenstockE
     """What an answer with this status stands for; header names are lower-case."""
     report = _read(body)
     error = _classify(status if status >= 400 else report.status, report, status)
-    return reports.answered(error, status, headers)
+    return error_text.answered(error, status, headers)
 
 
 def map_inline_error(body: bytes) -> PenstockError:
     """The error inside a line of a stream, or inside the body of a 200."""
     report = _read(body)
-    return reports.answered(
+    return error_text.answered(
         _classify(report.status or 500, report, report.status), report.status, {}
     )
 
 
 def _classify(status: int | None, report: _Report, came: int | None) -> PenstockError:
     """`status` classifies and `came` is told; they differ when only the body has a status."""
-    message = reports.shown(report.message, refused=reports.is_refusal(status))
-    text = reports.sentence(message, came)
+    message = error_text.shown(report.message, refused=error_text.is_refusal(status))
+    text = error_text.sentence(message, came)
     if status == 404:
         if report.own:
             return ModelNotFound(f"{text}; fetch it on the server with `ollama pull <name>`")
         return MalformedResponse(
             f"{text}; check the url, or the age of the server", retryable=False
         )
-    return reports.by_status(status, text, [Problem("", message)])
+    return error_text.by_status(status, text, [Problem("", message)])
 
 
 def _read(body: bytes) -> _Report:
-    value = reports.read_body(body)
-    found = reports.object_of(value)
+    value = error_text.read_body(body)
+    found = error_text.object_of(value)
     said: Any = found.get("error")
-    if inner := reports.object_of(said):
+    if inner := error_text.object_of(said):
         # The form of the compatible endpoints, which proxies before Ollama use too.
         said = inner.get("message") or inner
-    status = reports.status_of(found.get("StatusCode"))
+    status = error_text.status_of(found.get("StatusCode"))
     if not said:
-        return _Report(reports.text_of(found or value), status=status)
-    return _Report(reports.text_of(said), own=True, status=status)
+        return _Report(error_text.text_of(found or value), status=status)
+    return _Report(error_text.text_of(said), own=True, status=status)

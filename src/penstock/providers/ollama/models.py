@@ -8,8 +8,8 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
-from penstock.providers.json_body import read_json
 from penstock.providers.ollama.errors import map_inline_error
+from penstock.providers.wire.json_body import read_json
 
 
 class _Model(msgspec.Struct):

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import overlaid, referenced
+from penstock.providers.wire.schemas import overlaid, referenced
 
 _Visit: TypeAlias = Callable[[Any], Any]
 

@@ -16,10 +16,6 @@ from penstock.contract.errors import ContentRejected, MalformedResponse
 from penstock.contract.events import Chunk, ProviderEvent, ReasoningDelta, ToolUseDelta
 from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import JSONObject, ToolUse
-from penstock.providers.counts import has_counts, read_counts
-from penstock.providers.endings import check_ending, is_cut, stop_detail, stop_reason
-from penstock.providers.extra import beyond, read_object
-from penstock.providers.json_body import read_json
 from penstock.providers.openai_chat.shapes import (
     Answer,
     Choice,
@@ -33,9 +29,13 @@ from penstock.providers.openai_chat.shapes import (
 from penstock.providers.openai_chat.tool_calls import CallPlaces
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.openai_wire.usage import OutputDetails, counted
-from penstock.providers.reports import listed_error
-from penstock.providers.stop_reasons import meaning_of
-from penstock.providers.stream_reader import DONE, StreamReader, may_hold_content
+from penstock.providers.wire.endings import check_ending, is_cut, stop_detail, stop_reason
+from penstock.providers.wire.error_text import listed_error
+from penstock.providers.wire.extra_fields import beyond, read_object
+from penstock.providers.wire.json_body import read_json
+from penstock.providers.wire.stop_reasons import meaning_of
+from penstock.providers.wire.stream_reader import DONE, StreamReader, may_hold_content
+from penstock.providers.wire.token_counts import has_counts, read_counts
 from penstock.streaming.assemble import Assembler
 from penstock.streaming.sse import ServerSentEvent
 

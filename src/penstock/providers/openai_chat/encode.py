@@ -35,12 +35,12 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
-from penstock.providers.dialect import WireCall
-from penstock.providers.extra import add_extra
-from penstock.providers.json_body import write_json
-from penstock.providers.mcp_calls import told
 from penstock.providers.openai_wire.schema import strict_schema
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.extra_fields import add_extra
+from penstock.providers.wire.json_body import write_json
+from penstock.providers.wire.mcp_calls import told
 
 DIALECT = "openai-chat"
 PATH = "/chat/completions"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.providers.credentials import bearer
-from penstock.providers.dialect import CountDialect, Dialect, TranscriptionDialect
 from penstock.providers.openai_responses import catalogue, count, decode, encode
 from penstock.providers.openai_wire import embeddings, errors, models, transcription
+from penstock.providers.wire.dialect import CountDialect, Dialect, TranscriptionDialect
 
 DIALECT = Dialect(
     name=encode.DIALECT,

@@ -8,11 +8,11 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import SamplingRequest
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import read_json, write_json
 from penstock.providers.openai_responses.encode import prompt
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import read_json, write_json
 
 PATH = "/responses/input_tokens"
 

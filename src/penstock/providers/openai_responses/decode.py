@@ -15,10 +15,6 @@ from penstock.contract.errors import ContentRejected, MalformedResponse, Provide
 from penstock.contract.events import Finished, ProviderEvent
 from penstock.contract.exchange import Reply, Usage
 from penstock.contract.messages import JSONObject
-from penstock.providers.counts import read_counts
-from penstock.providers.endings import check_ending, stop_detail, stop_reason
-from penstock.providers.extra import other_fields
-from penstock.providers.json_body import read_json
 from penstock.providers.openai_responses.items import Items, read_item
 from penstock.providers.openai_responses.shapes import (
     Event,
@@ -29,8 +25,12 @@ from penstock.providers.openai_responses.shapes import (
 )
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.openai_wire.usage import counted
-from penstock.providers.stop_reasons import meaning_of
-from penstock.providers.stream_reader import StreamReader, may_hold_content
+from penstock.providers.wire.endings import check_ending, stop_detail, stop_reason
+from penstock.providers.wire.extra_fields import other_fields
+from penstock.providers.wire.json_body import read_json
+from penstock.providers.wire.stop_reasons import meaning_of
+from penstock.providers.wire.stream_reader import StreamReader, may_hold_content
+from penstock.providers.wire.token_counts import read_counts
 from penstock.streaming.sse import ServerSentEvent
 
 _TERMINAL = frozenset(

@@ -17,9 +17,9 @@ from typing import Any, cast
 from penstock.contract.errors import MalformedResponse, ToolFailed
 from penstock.contract.messages import Audio, Content, Image, JSONObject, MCPCall, Text
 from penstock.contract.options import MCPTool
-from penstock.providers.json_body import write_json
-from penstock.providers.mcp_calls import bearer, parts_of
 from penstock.providers.openai_responses.shapes import OutputItem
+from penstock.providers.wire.json_body import write_json
+from penstock.providers.wire.mcp_calls import bearer, parts_of
 from penstock.streaming.assemble import parse_arguments
 
 CALL = "mcp_call"

@@ -12,10 +12,10 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
-from penstock.providers.counts import read_counts
-from penstock.providers.dialect import EmbeddingDialect, WireCall
-from penstock.providers.json_body import read_json, write_json
 from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.wire.dialect import EmbeddingDialect, WireCall
+from penstock.providers.wire.json_body import read_json, write_json
+from penstock.providers.wire.token_counts import read_counts
 
 BATCH_LIMIT = 2048
 

@@ -38,8 +38,8 @@ from penstock.contract.errors import (
     RateLimited,
 )
 from penstock.contract.messages import JSONObject
-from penstock.providers import reports
-from penstock.providers.redacted_body import without_named_keys
+from penstock.providers.redaction.body import without_named_keys
+from penstock.providers.wire import error_text
 
 _DEPTH_LIMIT = 4
 
@@ -141,7 +141,7 @@ def _build(
     report: Report, status: int | None, headers: Mapping[str, str], came: int | None
 ) -> PenstockError:
     """`status` classifies and `came` is told; they differ when only the body has a status."""
-    error = reports.answered(_classify(report, status, came), came, headers)
+    error = error_text.answered(_classify(report, status, came), came, headers)
     if headers.get("x-should-retry", "").strip().lower() == "false":
         error.retryable = False
     return error
@@ -149,8 +149,8 @@ def _build(
 
 def _classify(report: Report, status: int | None, came: int | None) -> PenstockError:
     names = report.names
-    message = reports.shown(report.message, refused=reports.is_refusal(status))
-    text = reports.sentence(message, came, name=report.code or report.type)
+    message = error_text.shown(report.message, refused=error_text.is_refusal(status))
+    text = error_text.sentence(message, came, name=report.code or report.type)
     problems = report.problems or (Problem(report.param, message),)
     if not _CONTEXT_CODES.isdisjoint(names) or (report.param in _CONTEXT_PARAMS and status == 400):
         return ContextLengthExceeded(text, problems=problems)
@@ -158,7 +158,7 @@ def _classify(report: Report, status: int | None, came: int | None) -> PenstockE
         return ContentRejected(text)
     if not _MODEL_CODES.isdisjoint(names):
         return ModelNotFound(text)
-    error = reports.by_status(status, text, problems)
+    error = error_text.by_status(status, text, problems)
     # A server that fails is asked again, whatever it says about the account.
     if any(map(_is_quota, names)) and not isinstance(error, ProviderUnavailable):
         return RateLimited(text, retryable=False)
@@ -184,14 +184,14 @@ def _implied_status(report: Report) -> int | None:
 
 
 def _read_body(body: bytes) -> Report:
-    return _read_value(reports.read_body(body))
+    return _read_value(error_text.read_body(body))
 
 
 def _read_value(value: Any, depth: int = 0) -> Report:
     """Find the error in `{error: ...}`, `{detail: ...}`, `{message: ...}`, or a list of them."""
     if isinstance(value, list):
         return _read_list(cast(list[Any], value), depth)
-    found = reports.object_of(value)
+    found = error_text.object_of(value)
     if depth < _DEPTH_LIMIT:
         # FastAPI says more in `detail` than Mistral's proxy of it says in `message`.
         for key in ("error", "detail", "message"):
@@ -199,18 +199,20 @@ def _read_value(value: Any, depth: int = 0) -> Report:
             if inner and (key != "message" or not isinstance(inner, str)):
                 return _merge(_read_value(inner, depth + 1), found)
     message = found.get("message") or found.get("msg")
-    return _merge(Report(reports.text_of(message or value)), found)
+    return _merge(Report(error_text.text_of(message or value)), found)
 
 
 def _read_list(values: list[Any], depth: int) -> Report:
     """FastAPI's list of problems, or a list that wraps one error (Gemini's Chat endpoint)."""
     problems: list[Problem] = []
     for value in values[:20]:
-        item = reports.object_of(value)
+        item = error_text.object_of(value)
         place: Any = item.get("loc")
         if isinstance(place, list) and isinstance(item.get("msg"), str):
-            steps = [reports.text_of(step) for step in cast(list[Any], place) if step != "body"]
-            problems.append(Problem(reports.name_of(".".join(steps)), reports.shown(item["msg"])))
+            steps = [error_text.text_of(step) for step in cast(list[Any], place) if step != "body"]
+            problems.append(
+                Problem(error_text.name_of(".".join(steps)), error_text.shown(item["msg"]))
+            )
     if problems:
         message = "; ".join(map(str, problems))
         return Report(message, param=problems[0].path, problems=tuple(problems))
@@ -225,8 +227,8 @@ def _merge(report: Report, outer: JSONObject) -> Report:
     """Add the names that stand beside the message; the inner ones are the more exact."""
     return msgspec.structs.replace(
         report,
-        code=report.code or reports.name_of(outer.get("code")),
-        type=report.type or reports.name_of(outer.get("type") or outer.get("status")),
-        param=report.param or reports.name_of(outer.get("param")),
-        status=report.status or reports.status_of(outer.get("code")),
+        code=report.code or error_text.name_of(outer.get("code")),
+        type=report.type or error_text.name_of(outer.get("type") or outer.get("status")),
+        param=report.param or error_text.name_of(outer.get("param")),
+        status=report.status or error_text.status_of(outer.get("code")),
     )

@@ -8,9 +8,9 @@ import msgspec
 
 from penstock.contract.errors import MalformedResponse
 from penstock.contract.ports import ModelInfo
-from penstock.providers.dialect import ModelListDialect, WireCall
-from penstock.providers.json_body import read_json
 from penstock.providers.openai_wire.errors import map_inline_error
+from penstock.providers.wire.dialect import ModelListDialect, WireCall
+from penstock.providers.wire.json_body import read_json
 
 
 class _Model(msgspec.Struct):

@@ -23,7 +23,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.contract.messages import JSONObject
-from penstock.providers.schemas import overlaid, required_names
+from penstock.providers.wire.schemas import overlaid, required_names
 
 _KEPT = frozenset(
     {

@@ -23,13 +23,13 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.media import AUDIO_EXTENSIONS, essence
 from penstock.contract.messages import Audio
-from penstock.providers.counts import read_counts
-from penstock.providers.dialect import WireCall
-from penstock.providers.json_body import read_json
 from penstock.providers.openai_wire.errors import map_inline_error
 from penstock.providers.openai_wire.multipart import FormField, write_form
 from penstock.providers.openai_wire.usage import InputDetails, seconds
 from penstock.providers.profiles import ModelProfile, Rule
+from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.json_body import read_json
+from penstock.providers.wire.token_counts import read_counts
 
 _OPENAI = ("gpt-transcribe*", "gpt-4o*-transcribe*", "whisper-1")
 

@@ -24,7 +24,7 @@ from penstock.contract.messages import (
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.anthropic.catalogue import CATALOGUE
 from penstock.providers.anthropic.encode import encode
-from penstock.providers.dialect import WireCall
+from penstock.providers.wire.dialect import WireCall
 
 MODEL = "test-model"
 

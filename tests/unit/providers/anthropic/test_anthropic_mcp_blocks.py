@@ -14,10 +14,10 @@ from penstock.providers.anthropic.count import encode as encode_count
 from penstock.providers.anthropic.decode import decode
 from penstock.providers.anthropic.encode import encode
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.registry import ProviderSettings, build
+from penstock.providers.wire.dialect import WireCall
 from tests.support.raw import RawServer, answering, whole
 from tests.unit.providers.anthropic.message_wire import (
     START,

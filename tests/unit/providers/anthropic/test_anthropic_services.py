@@ -21,9 +21,9 @@ from penstock.providers.anthropic.catalogue import CATALOGUE
 from penstock.providers.anthropic.encode import encode
 from penstock.providers.anthropic.resume import resume
 from penstock.providers.credentials import Secret
-from penstock.providers.http import HttpTransport
-from penstock.providers.rounds import MAX_ROUNDS
-from penstock.providers.wire import WireProvider
+from penstock.providers.http.transport import HttpTransport
+from penstock.providers.http_provider import WireProvider
+from penstock.providers.wire.multi_call import MAX_ROUNDS
 from tests.support.raw import RawServer, answering, whole
 from tests.unit.providers.anthropic.message_wire import (
     START,

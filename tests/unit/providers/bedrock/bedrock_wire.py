@@ -12,7 +12,7 @@ from penstock.contract.exchange import Reply, SamplingRequest, Usage
 from penstock.contract.messages import Message, user
 from penstock.providers.bedrock import DIALECT
 from penstock.providers.bedrock.stream import ConverseStreamDecoder
-from penstock.providers.dialect import WireCall
+from penstock.providers.wire.dialect import WireCall
 from penstock.streaming.eventstream import EventStreamMessage
 
 USAGE = {

@@ -16,9 +16,9 @@ from penstock.config.settings import ProviderConfig
 from penstock.contract.errors import AuthenticationFailed, ConfigurationError
 from penstock.providers.bedrock import DIALECT, address, credentials
 from penstock.providers.credentials import Secret
-from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
 from penstock.providers.registry import ProviderSettings, build
+from penstock.providers.wire.dialect import WireCall
 
 URL = "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse"
 ELSEWHERE = "http://127.0.0.1:4010/model/m/converse"

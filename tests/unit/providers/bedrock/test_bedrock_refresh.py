@@ -14,7 +14,7 @@ import pytest
 
 from penstock.contract.errors import AuthenticationFailed
 from penstock.providers.bedrock import credentials
-from penstock.providers.dialect import WireCall
+from penstock.providers.wire.dialect import WireCall
 
 URL = "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse"
 CALL = WireCall("/model/m/converse", b"{}")

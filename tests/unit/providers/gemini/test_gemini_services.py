@@ -10,10 +10,10 @@ from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, Usage,
 from penstock.contract.messages import user
 from penstock.contract.options import ToolDefinition
 from penstock.contract.ports import ModelInfo
-from penstock.providers.dialect import WireCall
 from penstock.providers.gemini import DIALECT, count, embeddings, models
 from penstock.providers.gemini.catalogue import CATALOGUE
 from penstock.providers.registry import BUILT_IN
+from penstock.providers.wire.dialect import WireCall
 
 ERROR = b'{"error": {"code": 429, "message": "no", "status": "RESOURCE_EXHAUSTED"}}'
 

@@ -7,9 +7,9 @@ import zlib
 import pytest
 
 from penstock.contract.errors import MalformedResponse, ProviderUnavailable
-from penstock.providers.connection import Connection
-from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport, TransportSettings
+from penstock.providers.http.connection import Connection
+from penstock.providers.http.transport import HttpTransport, TransportSettings
+from penstock.providers.wire.dialect import WireCall
 from tests.support.raw import (
     CHUNKED_HEAD,
     HOST,
@@ -224,7 +224,7 @@ async def test_an_address_may_be_of_the_new_kind() -> None:
 async def test_a_connection_that_nobody_uses_is_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.providers.client._KEPT_S", 0.0)
+    monkeypatch.setattr("penstock.providers.http.client._KEPT_S", 0.0)
     async with RawServer(answering(whole())) as server, HttpTransport() as transport:
         for _ in range(2):
             await transport.request(server.url, CALL, {})

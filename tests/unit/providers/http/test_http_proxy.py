@@ -6,9 +6,9 @@ import traceback
 import pytest
 
 from penstock.contract.errors import ConfigurationError, ProviderUnavailable
-from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport, TransportSettings
-from penstock.providers.proxies import proxy_for
+from penstock.providers.http.proxies import proxy_for
+from penstock.providers.http.transport import HttpTransport, TransportSettings
+from penstock.providers.wire.dialect import WireCall
 from tests.support.raw import HOST, Peer, RawServer, answering, tunnel, unused_port, whole
 from tests.support.tls import make_authority
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.contract.errors import ConfigurationError, ProviderUnavailable
-from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport, TransportSettings
+from penstock.providers.http.transport import HttpTransport, TransportSettings
+from penstock.providers.wire.dialect import WireCall
 from tests.support.raw import HOST, Peer, RawServer, answering, whole
 from tests.support.tls import Authority, make_authority
 

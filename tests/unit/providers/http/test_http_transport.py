@@ -17,9 +17,9 @@ from penstock.contract.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from penstock.providers.dialect import WireCall
-from penstock.providers.http import HttpTransport, TransportSettings
-from penstock.providers.response import StreamingResponse
+from penstock.providers.http.response import StreamingResponse
+from penstock.providers.http.transport import HttpTransport, TransportSettings
+from penstock.providers.wire.dialect import WireCall
 from tests.support.loops import pass_time, timeless
 from tests.support.raw import (
     CHUNKED_HEAD,

@@ -15,10 +15,10 @@ from penstock.contract.errors import (
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.ports import ModelInfo
 from penstock.providers.credentials import Secret
-from penstock.providers.http import HttpTransport
+from penstock.providers.http.transport import HttpTransport
+from penstock.providers.http_provider import WireProvider
 from penstock.providers.ollama import DIALECT, address
 from penstock.providers.registry import ProviderSettings, build
-from penstock.providers.wire import WireProvider
 from tests.support.raw import Peer, RawServer, whole
 
 EMBEDDINGS = DIALECT.embeddings

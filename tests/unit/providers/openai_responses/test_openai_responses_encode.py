@@ -22,12 +22,12 @@ from penstock.contract.messages import (
     user,
 )
 from penstock.contract.options import Capabilities, OutputSchema, ToolChoice, ToolDefinition
-from penstock.providers.dialect import WireCall
 from penstock.providers.openai_responses import DIALECT
 from penstock.providers.openai_responses.count import encode as encode_count
 from penstock.providers.openai_responses.decode import decode
 from penstock.providers.openai_responses.encode import encode
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import WireCall
 from tests.unit.providers.openai_responses import responses_wire as wire
 
 HELLO = (user("Hello"),)

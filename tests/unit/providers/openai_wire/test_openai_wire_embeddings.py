@@ -10,10 +10,10 @@ import pytest
 from penstock.contract.errors import AuthenticationFailed, InvalidRequest, MalformedResponse
 from penstock.contract.exchange import EmbeddingRequest, Usage, Vectors
 from penstock.contract.ports import ModelInfo
-from penstock.providers.dialect import WireCall
 from penstock.providers.openai_chat import DIALECT
 from penstock.providers.openai_wire.embeddings import decode, encode
 from penstock.providers.openai_wire.models import decode as decode_models
+from penstock.providers.wire.dialect import WireCall
 
 AB = EmbeddingRequest(texts=("a", "b"))
 

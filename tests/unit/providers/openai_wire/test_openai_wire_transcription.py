@@ -15,9 +15,9 @@ from penstock.contract.exchange import (
     Usage,
 )
 from penstock.providers import openai_chat, openai_responses
-from penstock.providers.dialect import Dialect, WireCall
 from penstock.providers.openai_wire.transcription import decode, encode
 from penstock.providers.profiles import ModelProfile
+from penstock.providers.wire.dialect import Dialect, WireCall
 from tests.support.sound import wav
 from tests.support.wire.form import FormPart, read_form
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.budget.amounts import dollars
+from penstock.budget.calendar import Span, at_text
 from penstock.budget.entries import Entry, Posting
-from penstock.budget.periods import Span, at_text
+from penstock.budget.pricing.amounts import dollars
 from penstock.budget.reports import Replaced
 from penstock.budget.rules import KEY_PREFIX, Budget, Rule, key_name
-from penstock.budget.stores.sqlite.books import Books, read_declarations
-from penstock.budget.stores.sqlite.hours import numbers
+from penstock.budget.stores.sqlite.hour_index import numbers
+from penstock.budget.stores.sqlite.transaction import Books, read_declarations
 from penstock.contract.errors import ConfigurationError
 
 Declarations = Mapping[str, Mapping[str, Budget | None]]

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from penstock.budget.admission import judge
 from penstock.budget.entries import Charge, Entry, Hold, Posting
-from penstock.budget.judge import judge
 from penstock.budget.ports import Reservation
 from penstock.budget.reports import BudgetWarning, Expired, Settlement, Swept
-from penstock.budget.stores.sqlite.books import (
+from penstock.budget.stores.sqlite.batch_insert import NULL, Form, or_null
+from penstock.budget.stores.sqlite.transaction import (
     ENTRIES,
     Books,
     postings_text,
     read_postings,
     tags_text,
 )
-from penstock.budget.stores.sqlite.rows import NULL, Form, or_null
 from penstock.contract.errors import BudgetExceeded
 from penstock.contract.ports import Target
 

@@ -24,15 +24,16 @@ from penstock.budget.reports import (
     UsageRow,
 )
 from penstock.budget.rules import Budget
-from penstock.budget.stores.sqlite import reads
+from penstock.budget.stores.sqlite import queries
 from penstock.budget.stores.sqlite.budgets import DeclareBudgets, RemoveBudget, SetBudget
-from penstock.budget.stores.sqlite.failures import translated
-from penstock.budget.stores.sqlite.guard import StoreGuard
+from penstock.budget.stores.sqlite.maintenance import Adjust, NotedSweep, Probe, RecordCall, Reset
 from penstock.budget.stores.sqlite.requests import Renew, Reserve, Settle
-from penstock.budget.stores.sqlite.schema import Synchronous, connect, connect_to_read, prepare
-from penstock.budget.stores.sqlite.upkeep import Adjust, NotedSweep, Probe, RecordCall, Reset
+from penstock.budget.stores.sqlite.schema import LEDGER_META, MIGRATIONS
 from penstock.budget.stores.sqlite.writer import Writer
 from penstock.contract.errors import BudgetExceeded, ConfigurationError
+from penstock.storage.sqlite.connect import Synchronous, connect, connect_to_read, prepare
+from penstock.storage.sqlite.errors import translated
+from penstock.storage.sqlite.guard import StoreGuard
 
 _T = TypeVar("_T")
 
@@ -83,7 +84,7 @@ class SqliteStore:
             known.verify()
             opened = connect(file, synchronous)
             try:
-                prepare(opened, file)
+                prepare(opened, file, MIGRATIONS, LEDGER_META)
                 known.adopt(opened)
             except BaseException:
                 opened.close()
@@ -130,7 +131,7 @@ class SqliteStore:
 
     async def swept_at(self) -> float | None:
         """As of the last commit."""
-        return await self._read(reads.swept_at)
+        return await self._read(queries.swept_at)
 
     def set_budget(self, budget: Budget, at: float) -> asyncio.Future[None]:
         """Other processes know it with their next transaction."""
@@ -170,7 +171,7 @@ class SqliteStore:
 
     async def balances(self, at: float, preview: Sequence[Budget] = ()) -> Sequence[Balance]:
         """As of the last commit."""
-        return await self._read(lambda connection: reads.balances(connection, at, preview))
+        return await self._read(lambda connection: queries.balances(connection, at, preview))
 
     async def usage(
         self,
@@ -183,19 +184,19 @@ class SqliteStore:
     ) -> Sequence[UsageRow]:
         """Reads the entries of that time, and no others."""
         chosen = HistoryFilter(since=since, until=until, key=key)
-        return await self._read(lambda connection: reads.usage(connection, by, chosen, tag))
+        return await self._read(lambda connection: queries.usage(connection, by, chosen, tag))
 
     async def history(
         self, chosen: HistoryFilter, cursor: int | None, limit: int, *, oldest_first: bool
     ) -> Page:
         """Pages stay right while entries are added."""
         return await self._read(
-            lambda connection: reads.history(connection, chosen, cursor, limit, oldest_first)
+            lambda connection: queries.history(connection, chosen, cursor, limit, oldest_first)
         )
 
     async def verify(self) -> Sequence[Difference]:
         """As of one moment, while others go on writing."""
-        return await self._read(reads.verify)
+        return await self._read(queries.verify)
 
     async def aclose(self) -> None:
         """Write what was submitted, and close the file."""

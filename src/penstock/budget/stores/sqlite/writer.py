@@ -16,16 +16,11 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from penstock.budget.ports import Told
-from penstock.budget.stores.sqlite.books import Books
-from penstock.budget.stores.sqlite.failures import (
-    concerns_the_file,
-    is_busy,
-    translated,
-    unavailable,
-)
-from penstock.budget.stores.sqlite.guard import StoreGuard
-from penstock.budget.stores.sqlite.schema import BUSY_LIMIT_S
+from penstock.budget.stores.sqlite.transaction import Books
 from penstock.contract.errors import PenstockError, StorageUnavailable
+from penstock.storage.sqlite.connect import BUSY_LIMIT_S
+from penstock.storage.sqlite.errors import concerns_the_file, is_busy, translated, unavailable
+from penstock.storage.sqlite.guard import StoreGuard
 
 _log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256

@@ -1,0 +1,1 @@
+"""The audit trail: what administrators have changed."""

@@ -1,0 +1,1 @@
+"""What calls cost: price lists, own prices, and bounds before a call."""

@@ -1,0 +1,1 @@
+"""The commands with their options and help, one module a command."""

@@ -1,0 +1,1 @@
+"""What commands need before they start: configuration, engine, gateway."""

@@ -1,0 +1,1 @@
+"""The flow of a request; start reading at `pipeline.py`."""

@@ -1,0 +1,1 @@
+"""Streams that continue on the next target after a failure."""

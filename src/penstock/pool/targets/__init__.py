@@ -1,0 +1,1 @@
+"""The state of each target: breaker, health, marks, latency."""

@@ -1,0 +1,1 @@
+"""Keys are masked in every text from a provider."""

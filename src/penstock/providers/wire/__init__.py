@@ -1,0 +1,1 @@
+"""What the dialects share: frames, errors, stop reasons, counts."""

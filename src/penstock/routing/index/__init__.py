@@ -1,0 +1,1 @@
+"""Nearest neighbours: exact, sketched, as a graph, and in PostgreSQL."""

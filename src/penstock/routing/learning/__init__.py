@@ -1,0 +1,1 @@
+"""Learned routing: features, models of quality, and the service that trains them."""

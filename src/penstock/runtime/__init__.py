@@ -1,0 +1,1 @@
+"""Background tasks, child processes, and where code is loaded from."""

@@ -1,0 +1,46 @@
+"""The headers of an answer that tell who gave it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from urllib.parse import quote
+
+from penstock.contract.checks.lengths import cut
+from penstock.contract.exchange import Metadata
+from penstock.contract.metadata import nanos_to_text
+from penstock.contract.ports import Attempt
+from penstock.server.exchange import REQUEST_ID, Header
+
+
+def facts(metadata: Metadata) -> list[Header]:
+    """The headers that tell who answered."""
+    told = _facts(metadata.request_id, metadata.provider, metadata.model, metadata.attempts)
+    if metadata.cost_nanos is not None:
+        told.append((b"x-penstock-cost-usd", nanos_to_text(metadata.cost_nanos).encode()))
+    if metadata.continued_by is not None:
+        told.append((b"x-penstock-continued-by", header_value(metadata.continued_by)))
+    if metadata.stop_detail is not None:
+        told.append((b"x-penstock-stop-detail", header_value(metadata.stop_detail)))
+    return told
+
+
+def stream_facts(request_id: str, attempt: Attempt) -> list[Header]:
+    """The same of a stream, whose metadata comes only at its end."""
+    return _facts(request_id, attempt.target.provider, attempt.target.model, attempt.number)
+
+
+def _facts(request_id: str, provider: str, model: str, attempts: int) -> list[Header]:
+    return [
+        (REQUEST_ID, request_id.encode()),
+        (b"x-penstock-provider", header_value(provider)),
+        (b"x-penstock-model", header_value(model)),
+        (b"x-penstock-attempts", b"%d" % attempts),
+    ]
+
+
+@lru_cache(maxsize=1024)
+def header_value(text: str) -> bytes:
+    """The text as a header may carry it; a name that a provider made up could hold anything."""
+    plain = text.isascii() and text.isprintable()
+    text = cut(text)
+    return (text if plain else quote(text, safe=" /:@+,;=")).encode()

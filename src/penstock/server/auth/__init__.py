@@ -1,0 +1,1 @@
+"""Who may call: keys, limits, local web pages, and CORS."""

@@ -1,0 +1,1 @@
+"""MCP at `/mcp` and on standard input and output."""

@@ -1,0 +1,156 @@
+"""`/mcp`: Penstock as an MCP server over streamable HTTP, in both eras.
+
+The SDK speaks the protocol; keys, limits and time limits are those of every other door. Nothing of
+it is imported before somebody calls.
+
+It keeps no sessions: any process of a gateway answers any message. Whoever closes the answer to a
+call has cancelled it, and so has a legacy client that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.config.settings import Config
+from penstock.contract.errors import ConfigurationError
+from penstock.engine.engine import Engine
+from penstock.server.auth.gate import Gate
+from penstock.server.auth.local_guard import is_local_origin
+from penstock.server.dispatch import Route, Routes
+from penstock.server.doors.mcp.calls import SESSION, Calls, kind_of, new_session
+from penstock.server.doors.mcp.errors import MCP_ERRORS
+from penstock.server.errors import Failure, HttpProblem
+from penstock.server.exchange import Event, Exchange
+from penstock.server.process.peers import Siblings
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+PATH = "/mcp"
+
+
+class MCPEndpoint:
+    """The door; its server is made when somebody first knocks, and lives until `aclose`."""
+
+    def __init__(self, engine: Callable[[], Engine], gate: Gate, siblings: Siblings) -> None:
+        """`engine` gives the one that answers at the moment."""
+        self._calls = Calls(siblings)
+        self._engine = engine
+        self._gate = gate
+        self._starting = asyncio.Lock()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    def routes(self) -> Routes:
+        """It takes POST alone: there is nothing to listen to, and no session to end."""
+        return {("POST", PATH): Route(self, MCP_ERRORS, counted=False)}
+
+    async def __call__(self, engine: Engine, exchange: Exchange) -> None:
+        """Hand the request to the SDK, for the caller that the key names."""
+        _check_origin(engine, exchange)
+        body = await exchange.body()
+        self._gate.count(exchange, kind_of(body))
+        manager = await self._started()
+        from penstock.mcp.serving.visits import visiting
+        from penstock.server.doors.mcp.caller import GatewayVisit
+
+        pending: list[Event] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Event:
+            if pending:
+                return pending.pop()
+            # Whether the client is still there is watched by the exchange, which cancels us.
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        visit = GatewayVisit(
+            self._engine,
+            exchange.access,
+            exchange.caller,
+            lambda error: self._gate.failed(exchange, error),
+        )
+        session = new_session(body)
+
+        async def send(event: MutableMapping[str, Any]) -> None:
+            if session is not None and event["type"] == "http.response.start":
+                event = {**event, "headers": [*event["headers"], (SESSION, session)]}
+            await exchange.pass_on(event)
+
+        with visiting(visit):
+            work = manager.handle_request(exchange.scope, receive, send)
+            await self._calls.serve(exchange, body, work)
+
+    async def aclose(self) -> None:
+        """End it, if it ever began; a task that has not ended fails, and says why."""
+        self._closing.set()
+        if self._manager is not None and self._running is not None:
+            await self._running
+
+    async def _started(self) -> StreamableHTTPSessionManager:
+        async with self._starting:
+            if self._manager is None:
+                # In a thread, for it takes longer than a stream should stand still.
+                await asyncio.to_thread(_import)
+                ready: asyncio.Future[StreamableHTTPSessionManager] = (
+                    asyncio.get_running_loop().create_future()
+                )
+                # In a task of its own: the SDK must leave it where it has entered it.
+                self._running = asyncio.create_task(self._run(ready))
+                await asyncio.wait({ready, self._running}, return_when=asyncio.FIRST_COMPLETED)
+                if not ready.done():
+                    await self._running  # which raises why it has not begun
+                self._manager = ready.result()
+        return self._manager
+
+    async def _run(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        from penstock.mcp.serving.server import build_server, tasks_of
+
+        tasks = tasks_of(tasks_file(self._engine().config))
+        server = build_server(tasks)
+        server.streamable_http_app(
+            stateless_http=True,
+            # Names, origins and sizes have been looked at, by rules that may change.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=2**40,
+        )
+        async with server.session_manager.run(), tasks:
+            ready.set_result(server.session_manager)
+            await self._closing.wait()
+
+
+def tasks_file(config: Config) -> Path:
+    """Where tasks are kept: beside the ledger, and not in it, for they come and go."""
+    return config.storage.path.with_name("mcp-tasks.db")
+
+
+def _import() -> None:
+    try:
+        importlib.import_module("penstock.mcp.serving.server")
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{PATH} needs the extra `mcp`: pip install 'penstock[mcp]' ({error})"
+        ) from error
+
+
+def _check_origin(engine: Engine, exchange: Exchange) -> None:
+    """The standard wants it also where a key is asked for."""
+    origin = exchange.headers.get(b"origin")
+    if origin is None or is_local_origin(origin):
+        return
+    allowed = engine.config.server.cors_origins
+    if "*" not in allowed and origin.decode("latin-1") not in allowed:
+        raise HttpProblem(
+            Failure(
+                403,
+                "no web page of that origin may call; add it to server.cors_origins",
+                "permission_error",
+                "origin_not_allowed",
+            )
+        )

@@ -1,0 +1,1 @@
+"""MCP sampling over HTTP and WebSocket."""

@@ -1,0 +1,1 @@
+"""HTTP and WebSocket on uvicorn, with limits on slow and large clients."""

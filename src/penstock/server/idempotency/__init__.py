@@ -1,0 +1,1 @@
+"""`Idempotency-Key`: stored answers for repeated requests."""

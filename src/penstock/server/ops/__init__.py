@@ -1,0 +1,1 @@
+"""For operators: readiness, metrics, the page at `/`, export to a collector."""

@@ -1,0 +1,1 @@
+"""The processes of a gateway: start, workers, reload, drain."""

@@ -1,0 +1,1 @@
+"""SQLite files: connections, migrations, identity, and error codes."""
