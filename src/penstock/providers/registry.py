@@ -246,7 +246,7 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
     if key is None and kind.key_variables and url == kind.url:
         raise ConfigurationError(
             f"provider {settings.name!r} needs a key: set {' or '.join(kind.key_variables)}, "
-            f"or auth_token in [providers.{settings.name}] or in code"
+            f"or auth_token in [providers.{settings.name}]"
         )
     return WireProvider(
         settings.name,

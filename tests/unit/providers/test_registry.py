@@ -83,7 +83,7 @@ def test_without_its_key_a_hosted_provider_names_the_variable(
         build(ProviderSettings("mine", kind.name), transport)
     variable = kind.key_variables[0]
     assert str(caught.value).startswith(f"provider 'mine' needs a key: set {variable}")
-    assert str(caught.value).endswith("auth_token in [providers.mine] or in code")
+    assert str(caught.value).endswith("auth_token in [providers.mine]")
     monkeypatch.setenv(variable, "sk-1")
     provider = build(ProviderSettings("mine", kind.name), transport)
     assert isinstance(provider, WireProvider)
