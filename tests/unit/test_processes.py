@@ -61,7 +61,7 @@ def test_one_module_starts_all_processes() -> None:
         for file in PACKAGE.rglob("*.py")
         if (lines := list(starts(ast.parse(file.read_text()))))
     }
-    assert set(found) == {"processes.py"}, found
+    assert set(found) == {"runtime/child_processes.py"}, found
 
 
 @pytest.mark.parametrize(

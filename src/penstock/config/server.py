@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from penstock.config.values import Seconds, Section
+from penstock.config.values import FilePath, Seconds, Section
 
 SHORTEST_ADMIN_KEY = 16
 
@@ -50,13 +50,13 @@ class ServerConfig(Section):
         "which is 5 in the container image.",
         examples=[5.0],
     )
-    tls_certificate: str | None = Field(
+    tls_certificate: FilePath | None = Field(
         default=None,
         description="PEM file of the certificate, and of those that lead to its authority; with it "
         "the gateway speaks HTTPS. It is read anew when it changes.",
         examples=["/etc/penstock/tls.crt"],
     )
-    tls_key: str | None = Field(
+    tls_key: FilePath | None = Field(
         default=None,
         description="PEM file of the certificate's key, when that is not in the same file.",
         examples=["/etc/penstock/tls.key"],
@@ -110,7 +110,7 @@ class ServerConfig(Section):
     @model_validator(mode="after")
     def _pair(self) -> ServerConfig:
         if self.tls_key is not None and self.tls_certificate is None:
-            raise ValueError("tls_key is of no use without tls_certificate: give both")
+            raise ValueError("tls_key requires tls_certificate")
         return self
 
     @field_validator("admin_key")

@@ -18,7 +18,17 @@ from penstock.config.routing import RoutingConfig
 from penstock.config.sampling import SamplingConfig
 from penstock.config.server import LimitsConfig, ServerConfig
 from penstock.config.telemetry import TelemetryConfig
-from penstock.config.values import KeyName, Name, Seconds, Section, TargetName, Usd, Zone
+from penstock.config.values import (
+    DatabaseURL,
+    FilePath,
+    KeyName,
+    Name,
+    Seconds,
+    Section,
+    TargetName,
+    Usd,
+    Zone,
+)
 
 DEFAULT_STORAGE = "sqlite:///penstock.db"
 
@@ -43,7 +53,7 @@ class ProviderConfig(Section):
         repr=False,  # a key may stand here too
         description="Further headers for every call.",
     )
-    model_path: str | None = Field(
+    model_path: FilePath | None = Field(
         default=None,
         description="`embedded` only: a GGUF file of your own instead of the bundled model.",
     )
@@ -233,7 +243,7 @@ class PoolConfig(Section):
         description="Most bytes of an answer, streamed or not, for each token of its limit, beyond "
         "32 MiB for what tokens do not count. The two limits above hold as well.",
     )
-    ca_file: str | None = Field(
+    ca_file: FilePath | None = Field(
         default=None,
         description="PEM file of certificate authorities to trust instead of the system's.",
     )
@@ -242,9 +252,8 @@ class PoolConfig(Section):
 class StorageConfig(Section):
     """Where what must not be lost is kept."""
 
-    url: str | None = Field(
+    url: DatabaseURL | None = Field(
         default=None,
-        pattern=r"^sqlite:///.+$",
         description="The database of the ledger. A relative path is below PENSTOCK_HOME. The "
         "gateway and the command line keep one in any case; a program does when this or a budget "
         "is written. Default: `sqlite:///penstock.db`.",

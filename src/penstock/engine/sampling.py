@@ -131,7 +131,7 @@ class Sampling:
         Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
         for 1000 tokens, with a DeprecationWarning. The paths of problems are spelled as in MCP.
         """
-        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        request = _sampled(fill_max_tokens(params), model, timeout)
         try:
             return await self.create_message(request, request_id=request_id)
         except InvalidRequest as error:
@@ -147,7 +147,7 @@ class Sampling:
         request_id: str | None = None,
     ) -> StreamHandle:
         """The same as a stream."""
-        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        request = _sampled(fill_max_tokens(params), model, timeout)
         try:
             return await self.create_message_stream(request, request_id=request_id)
         except InvalidRequest as error:

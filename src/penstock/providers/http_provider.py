@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _SIGNED_SECRETS = ("authorization", "x-amz-security-token")
 """What a signed call carries that nobody else may have."""
+_NO_SUCH_PATH = (404, 405)
 _ERROR_LIMIT = 2**18
 """Bytes of the body of an error that are read: its message is cut after some hundred characters."""
 
@@ -66,10 +67,15 @@ class WireProvider:
         key: Secret | None = None,
         headers: Mapping[str, str] | None = None,
         options: Options | None = None,
+        url_hint: str = "",
     ) -> None:
-        """`url` is the base address that the dialect's paths are appended to."""
+        """`url` is the base address that the dialect's paths are appended to.
+
+        `url_hint` is what may be wrong with it, for the errors of paths that do not exist.
+        """
         self.name = name
         self.url = url.rstrip("/")
+        self._url_hint = url_hint
         self._dialect = dialect
         self._transport = transport
         self._options = options or {}
@@ -249,7 +255,11 @@ class WireProvider:
 
     def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
         masked = mask_bytes(body[:_ERROR_LIMIT], self.sent_secrets())
-        return self._dialect.error(status, headers, masked)
+        error = self._dialect.error(status, headers, masked)
+        if status in _NO_SUCH_PATH and self._url_hint:
+            error.message += self._url_hint
+            error.args = (error.message,)
+        return error
 
     async def _authorized(
         self, call: WireCall, url: str, headers: dict[str, str]

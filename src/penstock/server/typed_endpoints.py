@@ -18,6 +18,7 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.engine.engine import Engine
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Exchange
+from penstock.server.near_paths import filled, suggestion
 
 P = TypeVar("P", bound=msgspec.Struct)
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -108,7 +109,9 @@ class EndpointTable:
                 return each, named
         where = ascii(exchange.path[:_LONGEST_SHOWN]).strip("'")
         if not fitting:
-            raise HttpProblem(Failure(404, f"there is nothing at {where}", code="not_found"))
+            near = suggestion(where, filled((each.segments for each in self.endpoints), segments))
+            message = f"there is nothing at {where}{near}"
+            raise HttpProblem(Failure(404, message, code="not_found"))
         takes = {each.method for each, _ in fitting}
         allow = ", ".join(sorted(takes | ({"HEAD"} if "GET" in takes else set())))
         raise HttpProblem(

@@ -73,6 +73,16 @@ async def test_a_key_sees_its_own_spending_limits_and_requests() -> None:
         )
 
 
+async def test_without_a_ledger_nothing_is_listed_as_used() -> None:
+    async with running_gateway(engine_with(FakeProvider())) as gateway:
+        await gateway.chat("Hi")
+        answer = await gateway.client.get("/v1/usage")
+    assert answer.status_code == 200, answer.text
+    shown = answer.json()
+    assert (shown["periods"], shown["models"]) == ([], [])
+    assert [each["outcome"] for each in shown["requests"]] == ["ok"]
+
+
 async def test_budgets_of_others_and_of_all_are_not_shown() -> None:
     async with administered(**KEYS) as admin:
         await admin.send("PUT", "budgets/total", {"limit_usd": 77})

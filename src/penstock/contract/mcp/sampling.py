@@ -10,6 +10,7 @@ Beside the standard a message may have the role `system`, and its content may be
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -85,7 +86,7 @@ def read_params(params: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def fill_max_tokens(params: MCPParams, *, stacklevel: int) -> Mapping[str, Any]:
+def fill_max_tokens(params: MCPParams) -> Mapping[str, Any]:
     """The params with `maxTokens`: where it is missing 1000, with a DeprecationWarning."""
     found = decode_params(params)
     if found.get("maxTokens") is not None:
@@ -93,9 +94,21 @@ def fill_max_tokens(params: MCPParams, *, stacklevel: int) -> Mapping[str, Any]:
     warnings.warn(
         f"maxTokens is missing and taken for {DEPRECATED_MAX_TOKENS}; give it, for MCP requires it",
         DeprecationWarning,
-        stacklevel=stacklevel + 1,
+        stacklevel=_level_of_caller(),
     )
     return {**found, "maxTokens": DEPRECATED_MAX_TOKENS}
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` of the nearest code outside this package, as seen from the function above.
+
+    A number would be wrong as soon as a decorator adds a frame.
+    """
+    package = __name__.partition(".")[0]
+    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def spelled_for_mcp(error: InvalidRequest) -> InvalidRequest:
