@@ -69,4 +69,6 @@ def in_callers_words(error: InvalidRequest, id_name: str) -> InvalidRequest:
     spelled = spelled_for_mcp(error)
     if not any(each.path == "request_id" for each in spelled.problems):
         return spelled
-    return InvalidRequest.of([Problem(id_name, each.message) for each in spelled.problems])
+    renamed = InvalidRequest.of([Problem(id_name, each.message) for each in spelled.problems])
+    renamed.located(request_id=error.request_id, metadata=error.metadata)
+    return renamed
