@@ -98,14 +98,20 @@ def fill_max_tokens(params: MCPParams, *, stacklevel: int) -> Mapping[str, Any]:
     return {**found, "maxTokens": DEPRECATED_MAX_TOKENS}
 
 
-def spelled_for_mcp(error: InvalidRequest) -> InvalidRequest:
+def spelled_for_mcp(
+    error: InvalidRequest, paths: Mapping[str, str] | None = None
+) -> InvalidRequest:
     """The same problems with the paths that the sender of MCP's params knows.
 
-    What a provider says of the request is left in its own words.
+    What a provider says of the request is left in its own words. `paths` go before the names of
+    the standard.
     """
     if error.provider is not None or not error.problems:
         return error
-    problems = [Problem(mcp_path(each.path), each.message) for each in error.problems]
+    own = paths or {}
+    problems = [
+        Problem(own.get(each.path) or mcp_path(each.path), each.message) for each in error.problems
+    ]
     spelled = InvalidRequest.of(problems)
     spelled.located(request_id=error.request_id, metadata=error.metadata)
     return spelled
