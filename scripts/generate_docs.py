@@ -461,6 +461,8 @@ async def main() -> None:
             await engine.create_message("Hi", max_tokens=9)
         except penstock.RateLimited as error:
             print(error.provider, error.retryable, error.retry_after)
+            assert error.metadata is not None
+            print(error.metadata.attempts, error.metadata.cost_usd)
         except penstock.PenstockError as error:
             print("anything else:", error)
 
@@ -494,7 +496,7 @@ def error_page() -> str:
         "A stream that fails before its first event raises; one that fails later ends with an "
         "`Error` event that holds the same error. Never both.",
         _fence("python", _CATCHING),
-        _fence("text", "fake True 2"),
+        _fence("text", "fake True 2\n1 0.0"),
         "## Each of them\n\n`retryable` is what holds unless the provider says otherwise.",
         _table(("error", "retryable", "also carries", "meaning"), rows),
         source="src/penstock/contract/errors.py",

@@ -124,7 +124,14 @@ class ModelConfig(Section):
         default="ordered",
         description="How the targets are ranked that can serve a request, can be asked and match "
         "its hints equally well: as they are written; by what is learnt of their answers and the "
-        "request's priorities; by expected cost; or by expected time.",
+        "request's priorities; by expected cost; or by expected time. A request with priorities "
+        "orders the targets of an `ordered` model by them, see `priorities`.",
+    )
+    priorities: Literal["on", "off"] = Field(
+        default="on",
+        description="Whether a request's `costPriority`, `speedPriority` and "
+        "`intelligencePriority` decide the order of the targets where `routing` is `ordered` or "
+        "`learned`. `off`: they are not used, and the route's reason says so.",
     )
     sticky: bool = Field(
         default=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Unpack, cast, overload
 
@@ -10,6 +11,8 @@ import msgspec
 from penstock.contract.checks.spelling import suggests_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
+from penstock.contract.mcp.call_options import read_call_options
+from penstock.contract.mcp.content import Found
 from penstock.contract.mcp.sampling import MCPParams, fill_max_tokens, spelled_for_mcp
 from penstock.contract.ports import RouteDecision
 from penstock.contract.requests import (
@@ -129,13 +132,15 @@ class Sampling:
         """The answer to MCP's own params, as JSON or as the objects that it stands for.
 
         Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
-        for 1000 tokens, with a DeprecationWarning. The paths of problems are spelled as in MCP.
+        for 1000 tokens, with a DeprecationWarning. `_provider` names the provider that must answer,
+        and `_timeout` is the limit in milliseconds. The paths of problems are spelled as in MCP.
         """
-        request = _sampled(fill_max_tokens(params), model, timeout)
+        given = fill_max_tokens(params)
+        request, paths = _sampled(given, model, timeout, stream=False)
         try:
             return await self.create_message(request, request_id=request_id)
         except InvalidRequest as error:
-            raise spelled_for_mcp(error) from error.__cause__
+            raise spelled_for_mcp(error, paths) from error.__cause__
 
     @suggests_names
     async def sample_stream(
@@ -147,11 +152,12 @@ class Sampling:
         request_id: str | None = None,
     ) -> StreamHandle:
         """The same as a stream."""
-        request = _sampled(fill_max_tokens(params), model, timeout)
+        given = fill_max_tokens(params)
+        request, paths = _sampled(given, model, timeout, stream=True)
         try:
             return await self.create_message_stream(request, request_id=request_id)
         except InvalidRequest as error:
-            raise spelled_for_mcp(error) from error.__cause__
+            raise spelled_for_mcp(error, paths) from error.__cause__
 
     async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:
         """Stop a running request; False when none of this id runs.
@@ -240,6 +246,21 @@ def _limited(
     return request_of(messages, cast(RequestOptions, options))
 
 
-def _sampled(params: MCPParams, model: str | None, timeout: float | None) -> SamplingRequest:
-    request = SamplingRequest.from_mcp(params)
-    return msgspec.structs.replace(request, model=model, timeout=timeout)
+def _sampled(
+    params: Mapping[str, Any], model: str | None, timeout: float | None, *, stream: bool
+) -> tuple[SamplingRequest, Mapping[str, str]]:
+    """The request, and the paths that have another name in the params."""
+    found = Found("", params)
+    events = "read the events of sample_stream()"
+    options = read_call_options(found, timeout=timeout, stream=None, events=events)
+    if options.stream is not None and options.stream != stream:
+        here, there = ("sample_stream", "sample") if stream else ("sample", "sample_stream")
+        given = str(options.stream).lower()
+        found.add("_stream", f"is {given}, which {here}() cannot do; call {there}()")
+    try:
+        request = SamplingRequest.from_mcp(params)
+    except InvalidRequest as error:
+        raise InvalidRequest.of([*error.problems, *found.problems]) from error
+    if found.problems:
+        raise InvalidRequest.of(found.problems)
+    return options.applied(msgspec.structs.replace(request, model=model)), options.paths

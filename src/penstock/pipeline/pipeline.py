@@ -93,7 +93,9 @@ class Pipeline:
                 request = await self._reviewed(meter, request, caller.review)
             events = self._stream(meter, request)
             first = await anext(events)
-        return StreamHandle(meter.request_id, meter.attempt, first, events)
+        return StreamHandle(
+            meter.request_id, meter.attempt, first, events, failure=lambda: meter.failure
+        )
 
     async def route(self, request: SamplingRequest, caller: Caller = NOBODY) -> RouteDecision:
         """The targets that `run` and `start` would try, in their order, with the reasons.

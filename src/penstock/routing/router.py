@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.contract.checks.lengths import too_long
 from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNotFound, Problem
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.options import Capabilities
+from penstock.contract.options import Capabilities, ModelPreferences
 from penstock.contract.ports import Health, RouteDecision, Target
 from penstock.routing.explanation import Dropped, explained
 from penstock.routing.filters import Filter, of_provider
@@ -25,7 +27,7 @@ from penstock.routing.ranking import (
     tried,
 )
 from penstock.routing.sessions import Session, Sessions, session_of
-from penstock.routing.strategies import ORDERED, Strategy
+from penstock.routing.strategies import ORDERED, Strategy, has_priorities, ignores_priorities
 
 
 def parse_target(text: str) -> Target:
@@ -59,6 +61,10 @@ class Ways(NamedTuple):
     sessions: Sessions | None = None
     outlook: Outlook | None = None
     """What explanations tell of targets that no strategy has looked at."""
+    preferred: Strategy | None = None
+    """Orders the targets of a model without a strategy when a request has priorities."""
+    priorities_off: Collection[str] = ()
+    """Models that do not use the priorities of a request."""
 
 
 class _Ranking(NamedTuple):
@@ -67,6 +73,13 @@ class _Ranking(NamedTuple):
     strategy: Strategy | None
     session: Session | None
     served: Target | None
+    unused: str
+    """Why the request's priorities were not used; empty when they were, or when it has none."""
+
+
+def _without_priorities(request: SamplingRequest) -> SamplingRequest:
+    hints = () if request.model_preferences is None else request.model_preferences.hints
+    return msgspec.structs.replace(request, model_preferences=ModelPreferences(hints))
 
 
 class TargetTable:
@@ -132,7 +145,7 @@ class TargetTable:
         sessions = self._ways.sessions
         if sessions is not None and ranking.session is not None and request_id is not None:
             sessions.begin(request_id, ranking.session)
-        if told is not None and ranking.strategy is not None:
+        if told is not None and (ranking.strategy is not None or ranking.unused):
             told(self._explained(request, ranking))
         return tried(ranking.placed, request.model_preferences)
 
@@ -163,6 +176,8 @@ class TargetTable:
         if "_provider" in request.metadata:
             return None
         if len(targets) > 1:
+            if has_priorities(preferences):
+                return None
             if not self._filter.passes(name, targets, request, streaming):
                 return None
             available = self._health.available
@@ -188,10 +203,24 @@ class TargetTable:
             # Whoever is left was not asked for: the pool says what is wrong with the others.
             unable = []
             placed = order(asked, preferences, self._health, tight=tight, session=served)
-        strategy = self._ways.strategies.get(name)
+        strategy, unused = self._strategy(name, request)
+        if unused:
+            request = _without_priorities(request)
         if strategy is not None:
             placed = await judged(strategy, placed, request, request_id=request_id, key=key)
-        return _Ranking(placed, [*unable, *dropped], strategy, session, served)
+        return _Ranking(placed, [*unable, *dropped], strategy, session, served, unused)
+
+    def _strategy(self, name: str, request: SamplingRequest) -> tuple[Strategy | None, str]:
+        """What orders the targets of a model for this request, and why not by its priorities."""
+        ways = self._ways
+        strategy = ways.strategies.get(name)
+        if not has_priorities(request.model_preferences):
+            return strategy, ""
+        if name in ways.priorities_off:
+            return strategy, f'`priorities` is "off" for the model {name!r}'
+        if strategy is not None and ignores_priorities(strategy):
+            return strategy, f'`routing` of the model {name!r} is "{strategy.name}"'
+        return strategy or ways.preferred, ""
 
     def _explained(
         self, request: SamplingRequest, ranking: _Ranking, *, words: bool = False
@@ -208,6 +237,7 @@ class TargetTable:
             dropped=ranking.dropped,
             forecasts=forecasts,
             session=ranking.served,
+            unused=ranking.unused,
         )
 
     def _asked(self, request: SamplingRequest) -> Sequence[Candidate]:

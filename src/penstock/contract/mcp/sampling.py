@@ -21,7 +21,7 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.mcp.content import Found, kind, plain_block, read_block, shown
 from penstock.contract.messages import Content, JSONObject, Message, Role, Text, ToolUse
-from penstock.contract.metadata import Metadata
+from penstock.contract.metadata import ErrorMetadata, Metadata, Usage
 from penstock.contract.options import (
     IncludeContext,
     ModelPreferences,
@@ -111,16 +111,22 @@ def _level_of_caller() -> int:
     return level
 
 
-def spelled_for_mcp(error: InvalidRequest) -> InvalidRequest:
+def spelled_for_mcp(
+    error: InvalidRequest, paths: Mapping[str, str] | None = None
+) -> InvalidRequest:
     """The same problems with the paths that the sender of MCP's params knows.
 
-    What a provider says of the request is left in its own words.
+    What a provider says of the request is left in its own words. `paths` go before the names of
+    the standard.
     """
     if error.provider is not None or not error.problems:
         return error
-    problems = [Problem(mcp_path(each.path), each.message) for each in error.problems]
+    own = paths or {}
+    problems = [
+        Problem(own.get(each.path) or mcp_path(each.path), each.message) for each in error.problems
+    ]
     spelled = InvalidRequest.of(problems)
-    spelled.located(request_id=error.request_id)
+    spelled.located(request_id=error.request_id, metadata=error.metadata)
     return spelled
 
 
@@ -237,9 +243,9 @@ def read_result(result: Mapping[str, Any]) -> tuple[tuple[Content, ...], str, st
     return content, model, stop_reason
 
 
-def write_extras(metadata: Metadata) -> JSONObject:
-    """What we tell beside the standard's result, to whoever asks for it."""
-    return {"usage": _usage(metadata), "_metadata": _facts(metadata)}
+def write_extras(metadata: Metadata | ErrorMetadata) -> JSONObject:
+    """The fields `usage` and `_metadata` of a result, or of the data of an error."""
+    return {"usage": _usage(metadata.usage), "_metadata": _facts(metadata)}
 
 
 def _joined(blocks: Sequence[JSONObject]) -> list[JSONObject]:
@@ -253,8 +259,7 @@ def _joined(blocks: Sequence[JSONObject]) -> list[JSONObject]:
     return joined
 
 
-def _usage(metadata: Metadata) -> JSONObject:
-    usage = metadata.usage
+def _usage(usage: Usage) -> JSONObject:
     return _known(
         promptTokens=usage.input_tokens,
         completionTokens=usage.output_tokens,
@@ -265,16 +270,17 @@ def _usage(metadata: Metadata) -> JSONObject:
     )
 
 
-def _facts(metadata: Metadata) -> JSONObject:
+def _facts(metadata: Metadata | ErrorMetadata) -> JSONObject:
+    answered = metadata if isinstance(metadata, Metadata) else None
     return _known(
         provider=metadata.provider,
         latency_ms=metadata.latency_ms,
         cost_usd=metadata.cost_usd,
         request_id=metadata.request_id,
         attempts=metadata.attempts,
-        stop_detail=metadata.stop_detail,
+        stop_detail=answered and answered.stop_detail,
         first_token_ms=metadata.first_token_ms,
-        dropped_options=list(metadata.dropped_options) or None,
+        dropped_options=list(answered.dropped_options) or None if answered else None,
     )
 
 

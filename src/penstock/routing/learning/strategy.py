@@ -17,8 +17,8 @@ from penstock.routing.forecast import Forecast, Outlook
 from penstock.routing.learning.router import Known
 from penstock.routing.learning.service import Learning
 from penstock.routing.learning.trust import Verdict
-from penstock.routing.selection import Offer, Scored, Weights, choose, has_priorities
-from penstock.routing.strategies import Opinion, money
+from penstock.routing.selection import Offer, Scored, choose
+from penstock.routing.strategies import Opinion, Weights, has_priorities, money
 
 _NO_DICE = np.random.default_rng(0)
 """For choices without any chance."""

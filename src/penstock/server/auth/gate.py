@@ -289,7 +289,7 @@ class Gate:
             reason = f"no model {_loggable(error.model or '')} for this key"
             self._log(visitor, 404, reason, terms)
             discreet = not_for_this_key(error.model)
-            discreet.located(request_id=error.request_id)
+            discreet.located(request_id=error.request_id, metadata=error.metadata)
             return discreet
         return error
 

@@ -43,7 +43,7 @@ class CreateMessage:
                 )
                 await exchange.reply(encode(result), facts(result.metadata))
         except InvalidRequest as error:
-            told = in_callers_words(error, REQUEST_ID.decode())
+            told = in_callers_words(error, REQUEST_ID.decode(), call.paths)
             if told is error:
                 raise
             raise told from error

@@ -224,7 +224,7 @@ class _Session:
                 call.request, request_id=asked.request_id, caller=caller
             )
         except InvalidRequest as error:
-            raise in_callers_words(error, "requestId") from error
+            raise in_callers_words(error, "requestId", call.paths) from error
         encoder = StreamEncoder(asked.frames)
         messages: list[bytes] = []
         async with handle, contextlib.aclosing(handle.batches()) as batches:
