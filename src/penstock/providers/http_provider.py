@@ -38,6 +38,7 @@ from penstock.providers.redaction.own_secrets import mask_bytes, mask_error
 from penstock.providers.signed_reasoning import legible, origin_of, stamped, stamped_events
 from penstock.providers.unsupported import lacking
 from penstock.providers.wire.dialect import Dialect, Options, PromptedTranscription, WireCall
+from penstock.providers.wire.endings import check_reply
 from penstock.providers.wire.event_stream import FRAMINGS, read_events
 from penstock.providers.wire.multi_call import MAX_ROUNDS, after, endless, joined, without
 from penstock.tokens import thinking_apart
@@ -121,7 +122,8 @@ class WireProvider:
                 earlier = joined(earlier, reply)
                 follow = self._dialect.resume and self._dialect.resume(request, reply)
                 if not follow:
-                    return self._with_extra(stamped(earlier, origin), request, response.body)
+                    reply = check_reply(stamped(earlier, origin))
+                    return self._with_extra(reply, request, response.body)
                 request = follow
         raise endless(provider=self.name, model=model)
 
@@ -168,8 +170,10 @@ class WireProvider:
                                     if self._dialect.resume:
                                         follow = self._dialect.resume(request, last.reply)
                                     earlier = joined(earlier, last.reply)
-                                    end = [] if follow else [Finished(stamped(earlier, origin))]
-                                    events = [*events[:-1], *end]
+                                    events = events[:-1]
+                                    if not follow:
+                                        reply = check_reply(stamped(earlier, origin))
+                                        events = [*events, Finished(reply)]
                                 if events:
                                     delivered = True
                                     yield events
