@@ -70,6 +70,7 @@ BREAKS: Mapping[str, str] = {
     "cut.59": "cut",
     "no-terminal": "no-terminal",
     "malformed": "malformed-event",
+    "malformed.prefix": "malformed-event",
 }
 """How a stream breaks after its first token, and the row that each belongs to."""
 ENDLESS = [
@@ -88,7 +89,9 @@ NO_REASON: Mapping[str, tuple[bool, ...]] = {
 """The wires on which a reason may be missing, whole and streamed."""
 PINGS = [(kind, "ping") for kind, dialect in DIALECTS.items() if dialect.ping() is not None]
 
-_SAY_SOME = ("no-terminal", "malformed", "zipped.cut")
+SSE = ("openai", "openai-chat", "anthropic", "gemini")
+"""The wires whose streams are server-sent events."""
+_SAY_SOME = ("no-terminal", "malformed", "malformed.prefix", "zipped.cut")
 KEPT_ALIVE = {"first_token_timeout_s": 2.0, "stream_idle_timeout_s": 2.0}
 """Limits that the silence of `kept-alive` exceeds, and the pause between its signals does not."""
 WHOLE_ONLY, STREAM_ONLY, BOTH_FORMS = (False,), (True,), (False, True)
@@ -198,7 +201,8 @@ def every_wire() -> Iterator[Scenario]:
             yield replace(half, pool=ONE_RETRY)
             both = replace(half, models=(fault, "healthy.b"), asked=(2, 1), error=None, text=WHOLE)
             yield replace(both, pool=ONE_RETRY)
-        for fault in ("cut.40", "ends.40", "no-terminal", "malformed"):
+        faults = ("cut.40", "ends.40", "no-terminal", "malformed")
+        for fault in (*faults, "malformed.prefix") if kind in SSE else faults:
             models, row = (fault, "healthy.b"), BREAKS[fault]
             yield Scenario(row, models, (1, 1), forms=STREAM_ONLY, kind=kind, pool=ONE_RETRY)
         for fault in ("mislabelled", "zipped"):

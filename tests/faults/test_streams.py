@@ -14,7 +14,7 @@ from penstock import (
 from tests.faults.answer import OTHER, WHOLE, first_words
 from tests.faults.asking import DIALECTS, engine_on, streamed, whole
 from tests.faults.manifest import proves
-from tests.faults.scenarios import BREAKS
+from tests.faults.scenarios import BREAKS, SSE
 from tests.faults.server import FaultServer
 from tests.support.wire.seen import Seen
 
@@ -58,6 +58,18 @@ async def test_it_is_gone_on_with_on_every_wire(kind: str, fault: str) -> None:
         got = await streamed(engine)
         assert (got.text, got.error) == (WHOLE, None)
         assert [len(server.of(model)) for model in (fault, "healthy.b")] == [1, 1]
+
+
+@proves("malformed-event")
+@pytest.mark.parametrize("kind", SSE)
+async def test_a_line_with_a_damaged_field_breaks_a_stream(kind: str) -> None:
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "malformed.prefix", kind=kind, pool={"retries": 0}) as engine,
+    ):
+        got = await streamed(engine)
+        assert isinstance(got.error, StreamInterrupted)
+        assert got.text == first_words(20)
 
 
 @proves("joined")

@@ -236,12 +236,20 @@ async def stall(answer: Answer, after: str) -> bool:
 
 
 @way
-async def malformed(answer: Answer, _: str) -> bool:
-    """One event that cannot be read, among good ones."""
+async def malformed(answer: Answer, how: str) -> bool:
+    """One event that cannot be read, among good ones; `prefix`: its field is damaged."""
     if not answer.streamed:
         return await answer.send(200, answer.body()[:-10], JSON)
     before = answer.until(20)
     await answer.begin()
+    if how == "prefix":
+        lost = answer.until(21)[len(before) :]
+        rest = answer.frames()[len(before) + len(lost) :]
+        await answer.play(before)
+        for frame in lost:
+            await answer.chunk(frame.data.replace(b"data:", b"ata:"))
+        await answer.play(rest)
+        return await answer.end()
     await answer.play([*before, answer.dialect.malformed_event(), *answer.frames()[len(before) :]])
     return await answer.end()
 

@@ -4,6 +4,10 @@ The rules are those of the WHATWG HTML standard, section 9.2. A model's answer i
 events of one shape, so a read is first tried as a run of equal one-line or two-line events, which
 takes a handful of passes in C over the whole read; any other read is read event by event and line
 by line.
+
+One thing is added to the standard, which ignores unknown fields: a line that is no comment, has no
+known field and holds a `{` is a damaged line, such as `ata: {...}`. It comes out as data that is no
+JSON, so that the words in it are not lost unnoticed.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ _CR = 13
 _BOM = b"\xef\xbb\xbf"
 _KNOWN_NAMES = 64
 _NAME_BYTES = 64
+_FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
+DAMAGED = b"damaged line: "
+"""What stands before a damaged line in the data of its event."""
 # Python refuses to convert thousands of digits; no reconnection time is longer than this.
 _RETRY_DIGITS = 18
 
@@ -54,7 +61,17 @@ class SSEDecoder:
     raises `MalformedResponse`, whether or not it is complete; the decoder is of no use afterwards.
     """
 
-    __slots__ = ("_after_cr", "_at_start", "_held", "_id", "_max_event_bytes", "_names", "_retry")
+    __slots__ = (
+        "_after_cr",
+        "_at_start",
+        "_begun",
+        "_damaged",
+        "_held",
+        "_id",
+        "_max_event_bytes",
+        "_names",
+        "_retry",
+    )
 
     def __init__(self, max_event_bytes: int = 16 * 1024 * 1024) -> None:
         """Expect the first byte of a body."""
@@ -67,6 +84,10 @@ class SSEDecoder:
         self._id = ""
         self._retry: int | None = None
         self._names = _Names()
+        self._begun = False
+        # A damaged event before the first good one. A body without any good event may be a bare
+        # error in JSON, and is no stream.
+        self._damaged: ServerSentEvent | None = None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Take the next read and return the events that it completes, in order."""
@@ -136,18 +157,21 @@ class SSEDecoder:
             or self._after_cr
             or self._id
             or self._retry is not None
+            or self._damaged is not None
             or len(data) > self._max_event_bytes
         ):
             return None
         body = data[6:-4]
         if _CR not in body and _LF not in body:
             self._at_start = False
+            self._begun = True
             return [ServerSentEvent(body)]
         bodies = body.split(b"\r\n\r\ndata: ")
         # The counts prove that there is no line end but those between the events.
         if not body.count(b"\r") == body.count(b"\n") == 2 * len(bodies) - 2:
             return None
         self._at_start = False
+        self._begun = True
         return list(map(ServerSentEvent, bodies))
 
     def _normalised(self, data: bytes) -> bytes:
@@ -173,6 +197,15 @@ class SSEDecoder:
 
     def _events(self, block: bytes) -> list[ServerSentEvent]:
         """Read whole events; `block` has LF line ends only, and no blank line at its end."""
+        events = self._read_events(block)
+        if events:
+            self._begun = True
+            if self._damaged is not None:
+                events.insert(0, self._damaged)
+                self._damaged = None
+        return events
+
+    def _read_events(self, block: bytes) -> list[ServerSentEvent]:
         if not self._id and self._retry is None:
             if block.startswith(b"data: "):
                 if _LF not in block:
@@ -185,8 +218,16 @@ class SSEDecoder:
                 events = self._named_events(block)
                 if events is not None:
                     return events
-        parsed = [self._event(lines) for lines in block.split(b"\n\n")]
-        return [event for event in parsed if event is not None]
+        events: list[ServerSentEvent] = []
+        for lines in block.split(b"\n\n"):
+            event = self._event(lines)
+            if event is None:
+                continue
+            if self._begun or events or not event.data.startswith(DAMAGED):
+                events.append(event)
+            elif self._damaged is None:
+                self._damaged = event
+        return events
 
     def _named_events(self, block: bytes) -> list[ServerSentEvent] | None:
         """Read a run of events that are one `event: ` and one `data: ` line each, if it is one."""
@@ -210,6 +251,7 @@ class SSEDecoder:
         """Read the lines of one event by the letter of the standard."""
         name = b""
         data: list[bytes] = []
+        damaged = b""
         for line in lines.split(b"\n"):
             field, _, value = line.partition(b":")
             if value.startswith(b" "):
@@ -223,6 +265,10 @@ class SSEDecoder:
                     self._id = value.decode("utf-8", "replace")
             elif field == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
                 self._retry = int(value)
+            elif field and field not in _FIELDS and b"{" in line:
+                damaged = damaged or line
+        if damaged:
+            data = [DAMAGED + damaged]
         if not data:
             return None
         retry, self._retry = self._retry, None

@@ -122,7 +122,8 @@ def test_the_example_reads_reasons_by_the_table_of_penstock(
     last = json.dumps({"say": "Half", "why": why}).encode()
 
     def streamed() -> Reply:
-        *_, finished = decode.AcmeStream().feed([last])
+        stream = decode.AcmeStream()
+        *_, finished = [*stream.feed([last]), *stream.finish()]
         return finished.reply
 
     for answer in (lambda: decode.decode(last), streamed):

@@ -114,6 +114,50 @@ def test_a_body_gives_its_events_in_one_read_and_byte_by_byte(
     assert decode(*byte_by_byte(body)) == events
 
 
+DAMAGED_LINES = {
+    "a cut field": b'ata: {"a": 1}',
+    "a field in capitals": b'DATA: {"a": 1}',
+    "a blank in front": b' data: {"a": 1}',
+    "no field": b'{"a": 1}',
+    "a mark of the beginning": BOM + b'data: {"a": 1}',
+}
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("line", DAMAGED_LINES.values(), ids=DAMAGED_LINES)
+def test_a_damaged_line_is_an_event_that_cannot_be_read(line: bytes, line_end: bytes) -> None:
+    damaged = sse.DAMAGED + line
+    for pattern, events in (
+        (b"data: a\n\n%b\n\ndata: b\n\n", [Event(b"a"), Event(damaged), Event(b"b")]),
+        (
+            b"data: a\n\nevent: e\n%b\n\ndata: b\n\n",
+            [Event(b"a"), Event(damaged, "e"), Event(b"b")],
+        ),
+        (b"data: a\n\ndata: b\n%b\n\n", [Event(b"a"), Event(damaged)]),
+        (b"data: a\n\n%b", [Event(b"a"), Event(damaged)]),
+        # In front of the first good event it comes with that one.
+        (b": hi\n\n%b\n\n: hi\n\ndata: b\n\n", [Event(damaged), Event(b"b")]),
+        (b": hi\n\n%b\n\ndata: b\n\n", [Event(damaged), Event(b"b")]),
+    ):
+        body = (pattern % line).replace(b"\n", line_end)
+        assert decode(body) == events
+        assert decode(*byte_by_byte(body)) == events
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # No stream at all: its reader sees the body itself.
+        b'{"error": {"message": "no"}}\n\n',
+        b'{\n\n"error": {}}',
+        b"data: a\n\n: {}\n\nmeta: 1\n\n",
+        b"data: a\n\nid: {}\nretry: {}\n\n",
+    ],
+)
+def test_other_lines_without_data_are_no_events(body: bytes) -> None:
+    assert [event.data for event in decode(body)] == [b"a"] * body.count(b"data")
+
+
 def test_an_event_is_returned_by_the_read_that_completes_it() -> None:
     decoder = SSEDecoder()
     assert decoder.feed(b"data: a\n") == []
