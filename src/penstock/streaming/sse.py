@@ -6,8 +6,8 @@ takes a handful of passes in C over the whole read; any other read is read event
 by line.
 
 One thing is added to the standard, which ignores unknown fields: a line that is no comment, has no
-known field and holds a `{` is a damaged line, such as `ata: {...}`. It comes out as data that is no
-JSON, so that the words in it are not lost unnoticed.
+known field and holds a `{` is a damaged line, such as `ata: {...}`. It raises `MalformedResponse`,
+so that the words in it are not lost unnoticed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 _KNOWN_NAMES = 64
 _NAME_BYTES = 64
 _FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
-DAMAGED = b"damaged line: "
-"""What stands before a damaged line in the data of its event."""
+_SHOWN_BYTES = 80
 # Python refuses to convert thousands of digits; no reconnection time is longer than this.
 _RETRY_DIGITS = 18
 
@@ -85,15 +84,21 @@ class SSEDecoder:
         self._retry: int | None = None
         self._names = _Names()
         self._begun = False
-        # A damaged event before the first good one. A body without any good event may be a bare
-        # error in JSON, and is no stream.
-        self._damaged: ServerSentEvent | None = None
+        # The first damaged line. It is reported after the events before it, and not before the
+        # first event: a body without any event may be a bare error in JSON.
+        self._damaged: bytes | None = None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        """Take the next read and return the events that it completes, in order."""
-        if _CR in data:
-            return self._feed_with_cr(data)
-        return self._feed(data)
+        """Take the next read and return the events that it completes, in order.
+
+        Raises MalformedResponse for a damaged line, after the events before it were returned.
+        """
+        if self._damaged is not None:
+            self._check_damage()
+        events = self._feed_with_cr(data) if _CR in data else self._feed(data)
+        if self._damaged is not None and not events:
+            self._check_damage()
+        return events
 
     def _feed_with_cr(self, data: bytes) -> list[ServerSentEvent]:
         """Read what has CR LF line ends without rewriting them where whole events allow it."""
@@ -146,7 +151,9 @@ class SSEDecoder:
         """
         block = bytes(self._held)
         self._held.clear()
-        return self._events(block) if block else []
+        events = self._events(block) if block else []
+        self._check_damage()
+        return events
 
     def _crlf_events(self, data: bytes) -> list[ServerSentEvent] | None:
         """Read whole events of one `data: ` line each that end in CR LF, if the read is no more."""
@@ -197,16 +204,15 @@ class SSEDecoder:
 
     def _events(self, block: bytes) -> list[ServerSentEvent]:
         """Read whole events; `block` has LF line ends only, and no blank line at its end."""
+        if self._damaged is not None and self._begun:
+            return []
         events = self._read_events(block)
         if events:
             self._begun = True
-            if self._damaged is not None:
-                events.insert(0, self._damaged)
-                self._damaged = None
         return events
 
     def _read_events(self, block: bytes) -> list[ServerSentEvent]:
-        if not self._id and self._retry is None:
+        if not self._id and self._retry is None and self._damaged is None:
             if block.startswith(b"data: "):
                 if _LF not in block:
                     return [ServerSentEvent(block[6:])]
@@ -215,18 +221,19 @@ class SSEDecoder:
                 if block.count(b"\n") == 2 * len(bodies) - 2:
                     return list(map(ServerSentEvent, bodies))
             elif block.startswith(b"event: "):
-                events = self._named_events(block)
-                if events is not None:
-                    return events
+                named = self._named_events(block)
+                if named is not None:
+                    return named
         events: list[ServerSentEvent] = []
         for lines in block.split(b"\n\n"):
             event = self._event(lines)
-            if event is None:
-                continue
-            if self._begun or events or not event.data.startswith(DAMAGED):
-                events.append(event)
-            elif self._damaged is None:
-                self._damaged = event
+            if self._damaged is None:
+                if event is not None:
+                    events.append(event)
+            elif self._begun or events or event is not None:
+                # What follows is of no use without the words of the damaged line.
+                self._begun = True
+                break
         return events
 
     def _named_events(self, block: bytes) -> list[ServerSentEvent] | None:
@@ -251,7 +258,6 @@ class SSEDecoder:
         """Read the lines of one event by the letter of the standard."""
         name = b""
         data: list[bytes] = []
-        damaged = b""
         for line in lines.split(b"\n"):
             field, _, value = line.partition(b":")
             if value.startswith(b" "):
@@ -266,13 +272,17 @@ class SSEDecoder:
             elif field == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
                 self._retry = int(value)
             elif field and field not in _FIELDS and b"{" in line:
-                damaged = damaged or line
-        if damaged:
-            data = [DAMAGED + damaged]
+                self._damaged = self._damaged or line
+                return None
         if not data:
             return None
         retry, self._retry = self._retry, None
         return ServerSentEvent(b"\n".join(data), self._names[name], self._id, retry)
+
+    def _check_damage(self) -> None:
+        if self._damaged is not None and self._begun:
+            shown = self._damaged[:_SHOWN_BYTES].decode("utf-8", "replace")
+            raise MalformedResponse(f"a line of the stream is damaged: {shown!r}")
 
     def _check_held(self) -> None:
         held = self._held
