@@ -81,7 +81,8 @@ class Asking(Generic[R]):
 
     def limited(self, limit_s: float | None) -> Silence:
         """The block in which the target is silent; raises ProviderTimeout after `limit_s`."""
-        return Silence(limit_s, self._ticket.first_tokens)
+        sampling = isinstance(self._ticket.request, SamplingRequest)
+        return Silence(limit_s, self._ticket.first_tokens if sampling else None)
 
     def answered(self, answer: Reply | Transcript | Vectors) -> None:
         """The whole answer is there."""
@@ -134,7 +135,7 @@ class Silence:
     # A class, because a generator in its place would cost every call more.
     __slots__ = ("_limit_s", "_timeout", "_usual")
 
-    def __init__(self, limit_s: float | None, usual: Waits) -> None:
+    def __init__(self, limit_s: float | None, usual: Waits | None) -> None:
         """None: for as long as the provider's own limits allow; `usual` is what it took before."""
         self._limit_s = limit_s
         self._timeout = None if limit_s is None else asyncio.timeout(limit_s)
@@ -163,5 +164,6 @@ class Silence:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
             # What is usual must follow a target that has become slower.
-            self._usual.add(2 * self._limit_s)
+            if self._usual is not None:
+                self._usual.add(2 * self._limit_s)
             raise ProviderTimeout(f"no token came within {self._limit_s:g} s") from None
