@@ -99,6 +99,7 @@ MANIFEST: dict[str, Row] = {
     "mid-stream-error": Row(
         "cut, and errors are wished", "the part and its error", "no other", *_STREAMS
     ),
+    "cut-call": Row("cut in a tool call", "the part and one error", "no other", *_STREAMS),
     "cut-twice": Row(
         "the second breaks too", "the whole text from the third", "each once", *_STREAMS
     ),

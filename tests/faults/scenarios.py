@@ -91,7 +91,10 @@ PINGS = [(kind, "ping") for kind, dialect in DIALECTS.items() if dialect.ping() 
 
 SSE = ("openai", "openai-chat", "anthropic", "gemini")
 """The wires whose streams are server-sent events."""
-_SAY_SOME = ("no-terminal", "malformed", "malformed.prefix", "zipped.cut")
+_SAY_SOME = (
+    *("no-terminal", "malformed", "malformed.prefix", "zipped.cut"),
+    *("cut-call.half", "cut-call.whole"),
+)
 KEPT_ALIVE = {"first_token_timeout_s": 2.0, "stream_idle_timeout_s": 2.0}
 """Limits that the silence of `kept-alive` exceeds, and the pause between its signals does not."""
 WHOLE_ONLY, STREAM_ONLY, BOTH_FORMS = (False,), (True,), (False, True)
@@ -184,6 +187,9 @@ def broken_streams() -> Iterator[Scenario]:
         yield replace(other, row="another-answer", pool={"mid_stream": "restart_only"})
         wished = replace(torn, row="mid-stream-error", models=(fault, "healthy.b"), asked=(1, 0))
         yield replace(wished, pool={"mid_stream": "error"})
+    for fault in ("cut-call.half", "cut-call.whole"):
+        call = replace(torn, row="cut-call", models=(fault, "healthy.b"), asked=(1, 0))
+        yield replace(call, text=first_words(5), pool=NO_RETRY)
     refusing = ("cut.40", "prefill@no-prefill.b")
     yield Scenario("prefill-refused", refusing, (1, 2), forms=STREAM_ONLY)
     thrice = ("cut.20", "cut.40", "healthy.c")

@@ -214,6 +214,14 @@ async def cut(answer: Answer, after: str) -> bool:
 
 
 @way
+async def cut_call(answer: Answer, how: str) -> bool:
+    """Five words, and then a tool call that is cut, or `whole` and without what ends the stream."""
+    await answer.begin()
+    await answer.play(answer.call_frames(whole=how == "whole"))
+    return await answer.abort()
+
+
+@way
 async def ends(answer: Answer, after: str) -> bool:
     """The body ends well, the stream does not."""
     await answer.begin()
