@@ -259,6 +259,7 @@ def _facts(metadata: Metadata) -> JSONObject:
         cost_usd=metadata.cost_usd,
         request_id=metadata.request_id,
         attempts=metadata.attempts,
+        continued_by=metadata.continued_by,
         stop_detail=metadata.stop_detail,
         first_token_ms=metadata.first_token_ms,
         dropped_options=list(metadata.dropped_options) or None,
