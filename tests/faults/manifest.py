@@ -126,7 +126,10 @@ MANIFEST: dict[str, Row] = {
         "an unknown reason", "the text, and no normal end", "asked once", *_WORDS
     ),
     "kept-alive": Row(
-        "pings for longer than silence may last", "the whole text", "asked once", *_STREAMS
+        "pings or blank lines for longer than silence may last",
+        "the whole text",
+        "asked once",
+        *_WORDS,
     ),
     # ---- bodies
     "wrong-type": Row("JSON for a stream, a stream for JSON", _ERROR, _TRIED, *_STREAMS),

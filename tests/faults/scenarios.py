@@ -260,10 +260,13 @@ def endings() -> Iterator[Scenario]:
         for form in forms:
             models = ("no-reason", "healthy.b")
             yield Scenario("no-reason", models, (1, 0), forms=(form,), kind=kind)
-    for fault in ("kept-alive.0", "kept-alive.40"):
-        yield Scenario(
-            "kept-alive", (fault, "healthy.b"), (1, 0), forms=STREAM_ONLY, pool=KEPT_ALIVE
-        )
+    for kind, dialect in DIALECTS.items():
+        models = ("kept-alive.0", "healthy.b")
+        alive = Scenario("kept-alive", models, (1, 0), forms=WHOLE_ONLY, kind=kind, pool=KEPT_ALIVE)
+        yield alive
+        if dialect.ping() is not None:
+            yield replace(alive, forms=STREAM_ONLY)
+            yield replace(alive, models=("kept-alive.40", "healthy.b"), forms=STREAM_ONLY)
 
 
 _OVERLOADED = ("gemini-unavailable", "gemini-listed")

@@ -108,7 +108,9 @@ async def _with_reason(answer: Answer, reason: str | None) -> bool:
 
 @way
 async def kept_alive(answer: Answer, after: str) -> bool:
-    """So many pieces, then pings for some seconds, then the rest."""
+    """So many pieces, pings for some seconds, the rest; or blank lines before a whole answer."""
+    if not answer.streamed:
+        return await _blank_lines(answer)
     ping = answer.dialect.ping()
     assert ping is not None
     before = answer.until(int(after))
@@ -118,6 +120,15 @@ async def kept_alive(answer: Answer, after: str) -> bool:
         await asyncio.sleep(_PING_PAUSE_S)
         await answer.chunk(ping.data)
     await answer.play(answer.frames()[len(before) :])
+    return await answer.end()
+
+
+async def _blank_lines(answer: Answer) -> bool:
+    await answer.begin("application/json")
+    for _ in range(_PINGS):
+        await asyncio.sleep(_PING_PAUSE_S)
+        await answer.chunk(b"\n")
+    await answer.chunk(answer.body())
     return await answer.end()
 
 

@@ -80,9 +80,14 @@ class Asking(Generic[R]):
         return Telling(self._calls)
 
     def limited(self, limit_s: float | None) -> Silence:
-        """The block in which the target is silent; raises ProviderTimeout after `limit_s`."""
+        """The block in which the target is silent; raises ProviderTimeout after `limit_s`.
+
+        A sign of life begins the time again.
+        """
         sampling = isinstance(self._ticket.request, SamplingRequest)
-        return Silence(limit_s, self._ticket.first_tokens if sampling else None)
+        silence = Silence(limit_s, self._ticket.first_tokens if sampling else None)
+        self._calls.on_alive = silence.interrupted
+        return silence
 
     def answered(self, answer: Reply | Transcript | Vectors) -> None:
         """The whole answer is there."""
@@ -103,9 +108,7 @@ class Asking(Generic[R]):
         self, batches: ProviderStream, limit_s: float | None
     ) -> Sequence[ProviderEvent] | None:
         """The first batch of a stream; raises ProviderTimeout after `limit_s` without one."""
-        silence = self.limited(limit_s)
-        self._calls.on_alive = silence.interrupted
-        async with silence:
+        async with self.limited(limit_s):
             with self.calling(), self.telling():
                 while (first := await anext(batches, None)) is not None and not first:
                     pass

@@ -112,7 +112,9 @@ class WireProvider:
                     wire_call = self._dialect.encode(model, request, profile, False)
                     allowance = allowance or self._allowance(model, request, wire_call)
                     patience_s = self._transport.settings.whole_answer_s(request.max_tokens)
-                    response = await self._request(wire_call, call, patience_s, allowance)
+                    response = await self._request(
+                        wire_call, call, patience_s, allowance, on_alive=calls.alive
+                    )
                 except InvalidRequest as error:
                     request, earlier = self._relaxed(request, error, earlier)
                     continue
@@ -210,9 +212,10 @@ class WireProvider:
         with self._located(model):
             if isinstance(dialect, PromptedTranscription):
                 return dialect.read(await self.generate(model, dialect.ask(request, profile)))
-            call = current_calls().begin(request)
+            calls = current_calls()
+            call = calls.begin(request)
             wire_call = dialect.encode(model, request, profile)
-            response = await self._request(wire_call, call, most=LIST_BYTES)
+            response = await self._request(wire_call, call, most=LIST_BYTES, on_alive=calls.alive)
             with call:
                 transcript = dialect.decode(response.body, response.headers)
             call.answered(transcript)
@@ -305,6 +308,7 @@ class WireProvider:
         allowance: ByteAllowance | None = None,
         *,
         most: int | None = None,
+        on_alive: Callable[[], None] | None = None,
     ) -> WireResponse:
         """`call` records how far it comes, where it is one that may cost something.
 
@@ -315,7 +319,7 @@ class WireProvider:
         headers = await self._authorized(wire_call, url, self._headers)
         sent = None if call is None else call.sent
         response = await self._transport.request(
-            url, wire_call, headers, patience_s, sent, allowance=allowance
+            url, wire_call, headers, patience_s, sent, allowance=allowance, on_alive=on_alive
         )
         if response.status != 200:
             if call is not None:
