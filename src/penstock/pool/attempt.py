@@ -80,8 +80,14 @@ class Asking(Generic[R]):
         return Telling(self._calls)
 
     def limited(self, limit_s: float | None) -> Silence:
-        """The block in which the target is silent; raises ProviderTimeout after `limit_s`."""
-        return Silence(limit_s, self._ticket.first_tokens)
+        """The block in which the target is silent; raises ProviderTimeout after `limit_s`.
+
+        A sign of life begins the time again.
+        """
+        sampling = isinstance(self._ticket.request, SamplingRequest)
+        silence = Silence(limit_s, self._ticket.first_tokens if sampling else None)
+        self._calls.on_alive = silence.interrupted
+        return silence
 
     def answered(self, answer: Reply | Transcript | Vectors) -> None:
         """The whole answer is there."""
@@ -102,9 +108,7 @@ class Asking(Generic[R]):
         self, batches: ProviderStream, limit_s: float | None
     ) -> Sequence[ProviderEvent] | None:
         """The first batch of a stream; raises ProviderTimeout after `limit_s` without one."""
-        silence = self.limited(limit_s)
-        self._calls.on_alive = silence.interrupted
-        async with silence:
+        async with self.limited(limit_s):
             with self.calling(), self.telling():
                 while (first := await anext(batches, None)) is not None and not first:
                     pass
@@ -134,7 +138,7 @@ class Silence:
     # A class, because a generator in its place would cost every call more.
     __slots__ = ("_limit_s", "_timeout", "_usual")
 
-    def __init__(self, limit_s: float | None, usual: Waits) -> None:
+    def __init__(self, limit_s: float | None, usual: Waits | None) -> None:
         """None: for as long as the provider's own limits allow; `usual` is what it took before."""
         self._limit_s = limit_s
         self._timeout = None if limit_s is None else asyncio.timeout(limit_s)
@@ -163,5 +167,6 @@ class Silence:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
             # What is usual must follow a target that has become slower.
-            self._usual.add(2 * self._limit_s)
+            if self._usual is not None:
+                self._usual.add(2 * self._limit_s)
             raise ProviderTimeout(f"no token came within {self._limit_s:g} s") from None

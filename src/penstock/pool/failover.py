@@ -138,10 +138,11 @@ class FailoverPool:
 
         async def ask(ticket: Ticket[R]) -> A:
             async with Asking(ticket, run.caller, heard) as asking:
-                with asking.calling(), asking.telling():
-                    answer = await call(
-                        ticket.provider, ticket.attempt.target.model, ticket.request
-                    )
+                async with asking.limited(run.transcript_s(ticket)):
+                    with asking.calling(), asking.telling():
+                        answer = await call(
+                            ticket.provider, ticket.attempt.target.model, ticket.request
+                        )
                 asking.answered(answer)
             return answer
 

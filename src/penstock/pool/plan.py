@@ -34,6 +34,8 @@ _SLACK_S = 0.05
 """A timer may end a little before the pause for which it was set."""
 UNLIMITED_CHARACTERS = 1024 * 1024
 """Of a streamed answer, in any case: some models think, and some servers answer, beyond limits."""
+SLOWEST_AUDIO_BYTES_PER_S = 100_000
+"""Of a recording: six times as fast as an MP3 of 128 kbit/s is played."""
 CHARACTERS_PER_TOKEN = 128
 """No tokenizer in use has a token of more characters."""
 
@@ -264,6 +266,18 @@ class Run(Generic[R]):
             return None
         bound_s = self._settings.first_token_timeout_s * ticket.patience
         return ticket.first_tokens.silence_s(bound_s)
+
+    def transcript_s(self, ticket: Ticket[R]) -> float | None:
+        """The longest wait for a transcript before the next target is asked; None: no limit.
+
+        Nothing comes before the whole recording is transcribed, so a long one gets more time.
+        """
+        request = ticket.request
+        if not isinstance(request, TranscriptionRequest) or not self.has_another:
+            return None
+        # Of base64, four characters are three bytes.
+        longest_s = len(request.audio.data) * 3 / 4 / SLOWEST_AUDIO_BYTES_PER_S
+        return self._settings.first_token_timeout_s + longest_s
 
     def is_short(self, ticket: Ticket[SamplingRequest], limit_s: float) -> bool:
         """Whether its whole answer is surely there within the limit."""

@@ -38,6 +38,7 @@ from penstock.providers.redaction.own_secrets import mask_bytes, mask_error
 from penstock.providers.signed_reasoning import legible, origin_of, stamped, stamped_events
 from penstock.providers.unsupported import lacking
 from penstock.providers.wire.dialect import Dialect, Options, PromptedTranscription, WireCall
+from penstock.providers.wire.endings import check_reply
 from penstock.providers.wire.event_stream import FRAMINGS, read_events
 from penstock.providers.wire.multi_call import MAX_ROUNDS, after, endless, joined, without
 from penstock.tokens import thinking_apart
@@ -117,7 +118,9 @@ class WireProvider:
                     wire_call = self._dialect.encode(model, request, profile, False)
                     allowance = allowance or self._allowance(model, request, wire_call)
                     patience_s = self._transport.settings.whole_answer_s(request.max_tokens)
-                    response = await self._request(wire_call, call, patience_s, allowance)
+                    response = await self._request(
+                        wire_call, call, patience_s, allowance, on_alive=calls.alive
+                    )
                 except InvalidRequest as error:
                     request, earlier = self._relaxed(request, error, earlier)
                     continue
@@ -127,7 +130,8 @@ class WireProvider:
                 earlier = joined(earlier, reply)
                 follow = self._dialect.resume and self._dialect.resume(request, reply)
                 if not follow:
-                    return self._with_extra(stamped(earlier, origin), request, response.body)
+                    reply = check_reply(stamped(earlier, origin))
+                    return self._with_extra(reply, request, response.body)
                 request = follow
         raise endless(provider=self.name, model=model)
 
@@ -174,8 +178,10 @@ class WireProvider:
                                     if self._dialect.resume:
                                         follow = self._dialect.resume(request, last.reply)
                                     earlier = joined(earlier, last.reply)
-                                    end = [] if follow else [Finished(stamped(earlier, origin))]
-                                    events = [*events[:-1], *end]
+                                    events = events[:-1]
+                                    if not follow:
+                                        reply = check_reply(stamped(earlier, origin))
+                                        events = [*events, Finished(reply)]
                                 if events:
                                     delivered = True
                                     yield events
@@ -212,9 +218,10 @@ class WireProvider:
         with self._located(model):
             if isinstance(dialect, PromptedTranscription):
                 return dialect.read(await self.generate(model, dialect.ask(request, profile)))
-            call = current_calls().begin(request)
+            calls = current_calls()
+            call = calls.begin(request)
             wire_call = dialect.encode(model, request, profile)
-            response = await self._request(wire_call, call, most=LIST_BYTES)
+            response = await self._request(wire_call, call, most=LIST_BYTES, on_alive=calls.alive)
             with call:
                 transcript = dialect.decode(response.body, response.headers)
             call.answered(transcript)
@@ -311,6 +318,7 @@ class WireProvider:
         allowance: ByteAllowance | None = None,
         *,
         most: int | None = None,
+        on_alive: Callable[[], None] | None = None,
     ) -> WireResponse:
         """`call` records how far it comes, where it is one that may cost something.
 
@@ -321,7 +329,7 @@ class WireProvider:
         headers = await self._authorized(wire_call, url, self._headers)
         sent = None if call is None else call.sent
         response = await self._transport.request(
-            url, wire_call, headers, patience_s, sent, allowance=allowance
+            url, wire_call, headers, patience_s, sent, allowance=allowance, on_alive=on_alive
         )
         if response.status != 200:
             if call is not None:

@@ -278,6 +278,7 @@ def _facts(metadata: Metadata | ErrorMetadata) -> JSONObject:
         cost_usd=metadata.cost_usd,
         request_id=metadata.request_id,
         attempts=metadata.attempts,
+        continued_by=answered and answered.continued_by,
         stop_detail=answered and answered.stop_detail,
         first_token_ms=metadata.first_token_ms,
         dropped_options=list(answered.dropped_options) or None if answered else None,

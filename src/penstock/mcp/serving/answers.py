@@ -64,6 +64,14 @@ class Answer(BaseModel):
     cost_usd: float | None
     request_id: str
     attempts: int
+    continued_by: Annotated[
+        str | None,
+        Field(description="The target that finished the answer after another one broke off."),
+    ] = None
+    stop_detail: Annotated[
+        str | None,
+        Field(description="The provider's stop reason if it is unknown, or `missing`."),
+    ] = None
 
     @classmethod
     def of(cls, result: Result) -> Answer:
@@ -84,6 +92,8 @@ class Answer(BaseModel):
             cost_usd=result.cost_usd,
             request_id=result.request_id,
             attempts=metadata.attempts,
+            continued_by=metadata.continued_by,
+            stop_detail=metadata.stop_detail,
         )
 
 
