@@ -21,7 +21,7 @@ from penstock.contract.requests import Messages, RequestOptions, build_request, 
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
-from penstock.generators.functions import tool
+from penstock.generators.functions import runnable
 from penstock.generators.sources import servers, tools_of
 from penstock.generators.stream import GeneratorStream, Settled
 from penstock.generators.tool_loop import Ask, LoopLimits, ToolLoop, out_of_time
@@ -61,7 +61,7 @@ class GeneratorOptions(TypedDict, total=False):
     reasoning_level: ReasoningLevel | None
     extra: Extra | None
     model_preferences: ModelPreferences | None
-    tools: Sequence[RunnableTool | Callable[..., Any]]
+    tools: Sequence[RunnableTool | Callable[..., Any] | JSONObject]
     mcp_tools: Sequence[MCPTool | ToolSource]
     tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
@@ -120,7 +120,8 @@ class ContentGenerator(ABC, Generic[T]):
         self._prompt = None if prompt is None else prompt_turn(prompt)
         given: dict[str, Any] = dict(options)
         self._limits, self._context_timeout = _limits(given)
-        self._tools = tuple(map(_runnable, _listed("tools", given.pop("tools", ()), "functions")))
+        listed = _listed("tools", given.pop("tools", ()), "functions")
+        self._tools = tuple(runnable(each, f"tools[{at}]") for at, each in enumerate(listed))
         given["mcp_tools"], self._sources = servers(
             given.get("mcp_tools", ()),
             natively=lambda tool: sampler.connects_natively(tool, given.get("model")),
@@ -243,7 +244,6 @@ class StringGenerator(ContentGenerator[str]):
 
 def prompt_turn(prompt: Prompt) -> Message:
     """The user's turn of a prompt; raises InvalidRequest for a blank one and for other types."""
-    """The user's turn that a prompt is; raises InvalidRequest when it is blank or of no use."""
     if isinstance(prompt, str | msgspec.Struct):
         prompt = (prompt,)
     parts: tuple[Any, ...] = tuple(prompt) if isinstance(prompt, Iterable) else (prompt,)  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -282,12 +282,6 @@ def _listed(name: str, given: Any, what: str) -> Iterable[Any]:
     if isinstance(given, Iterable) and not isinstance(given, str):
         return cast(Iterable[Any], given)
     raise InvalidRequest.of([Problem(name, f"is {given!r}; give a list of {what}")])
-
-
-def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
-    if hasattr(given, "definition"):
-        return cast(RunnableTool, given)
-    return tool(cast(Callable[..., Any], given))
 
 
 def _check_names(tools: Sequence[RunnableTool]) -> None:

@@ -30,7 +30,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     # Only here: an error pays for it, and not the import.
     import difflib
 
-    names = [each for each in known if not each.startswith("_")]
+    names = [each for each in known if each != "self" and not each.startswith("_")]
     there = _ELSEWHERE.get(name)
     near = [there] if there in names else difflib.get_close_matches(name[:_LONGEST], names, 1)
     return f"; did you mean {near[0]}?" if near else ""
@@ -49,11 +49,12 @@ def suggests_names(function: Callable[P, R]) -> Callable[P, R]:
     """Let the TypeError for an unknown keyword argument say which one was probably meant."""
     code = function.__code__
     names: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     def check(given: Iterable[str]) -> None:
         for name in given:
             if name not in names:
-                raise _unexpected(f"{function.__name__}()", name, names)
+                raise _unexpected(f"{called}()", name, names)
 
     if code.co_flags & _IS_COROUTINE:
         awaited = cast("Callable[P, Coroutine[Any, Any, Any]]", function)
