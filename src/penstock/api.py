@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Unpack, overload
@@ -35,7 +36,7 @@ ASK_MAX_TOKENS = 512
 def ask(
     prompt: str,
     *,
-    model: str | None = None,
+    model: str | Sequence[str] | None = None,
     system_prompt: str | None = None,
     max_tokens: int = ASK_MAX_TOKENS,
     temperature: float | None = None,

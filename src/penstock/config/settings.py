@@ -116,6 +116,13 @@ class ModelConfig(Section):
         "its hints equally well: as they are written; by what is learnt of their answers and the "
         "request's priorities; by expected cost; or by expected time.",
     )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="The limit of an answer where a call in Python gives none. Without it: 4096, "
+        "or what the targets can do if that is less; no default where nothing is known of them.",
+    )
     sticky: bool = Field(
         default=False,
         description="Whether a session stays with the target that has served it, while that one "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
 from penstock.contract.approval import Reviewer
 from penstock.contract.checks.spelling import unknown_options
-from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, JSONObject, Message, user
 from penstock.contract.options import (
@@ -23,6 +23,7 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.terms import Terms
+from penstock.contract.tools import RunnableTool, tool_from_dict
 
 T = TypeVar("T")
 Messages: TypeAlias = str | Message | Iterable[Message | str | JSONObject]
@@ -33,17 +34,17 @@ the form `{"role": "user", "content": "..."}`."""
 class PromptOptions(TypedDict, total=False):
     """The keyword arguments that all calls share, none of them required."""
 
-    model: str | None
+    model: str | Sequence[str] | None
     system_prompt: str | None
     temperature: float | None
     stop_sequences: Sequence[str]
     model_preferences: ModelPreferences | None
     include_context: IncludeContext
-    tools: Sequence[ToolDefinition]
+    tools: Sequence[ToolDefinition | RunnableTool | Callable[..., Any] | JSONObject]
     mcp_tools: Sequence[MCPTool]
     tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
-    output_schema: OutputSchema | JSONObject | None
+    output_schema: OutputSchema | JSONObject | type[Any] | Any | None
     reasoning_level: ReasoningLevel | None
     extra: Extra | None
     metadata: JSONObject
@@ -69,15 +70,16 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class RequestOptions(PromptOptions, total=False):
-    """The keyword arguments of `create_message` and its kin; only `max_tokens` is required."""
+    """The keyword arguments of `create_message` and its kin, none of them required.
 
-    max_tokens: Required[int]
-
-
-class CountOptions(PromptOptions, total=False):
-    """The keyword arguments of `count_tokens`, where nothing is answered and so nothing limited."""
+    Without `max_tokens` the default of the model is used, if there is one.
+    """
 
     max_tokens: int
+
+
+CountOptions: TypeAlias = RequestOptions
+"""The keyword arguments of `count_tokens` and `route`, which answer nothing."""
 
 
 class TranscribeOptions(TypedDict, total=False):
@@ -107,7 +109,53 @@ def build_request(messages: Messages, options: RequestOptions) -> SamplingReques
         fields["tool_choice"] = {"mode": choice}
     if isinstance(schema := fields.get("output_schema"), dict):
         fields["output_schema"] = {"schema": schema}
+    if isinstance(tools := fields.get("tools"), Iterable) and not isinstance(tools, str):
+        fields["tools"] = _tools(cast(Iterable[Any], tools))
+    if not isinstance(model := fields.get("model"), str | None):
+        fields["model"], *others = named_models(model)
+        fields["fallback_models"] = tuple(others)
     return _convert(fields, SamplingRequest)
+
+
+def named_models(model: object) -> tuple[str | None, ...]:
+    """The models of the option `model` in their order: a name, a list of names, or None.
+
+    Raises InvalidRequest for an empty list and for what is no name.
+    """
+    if model is None or isinstance(model, str):
+        return (model,)
+    if not isinstance(model, Sequence) or isinstance(model, bytes | bytearray):
+        problem = Problem("model", f"is {shown(model)}; give a name, or a list of names")
+        raise InvalidRequest.of([problem])
+    names = tuple(cast(Sequence[Any], model))
+    if not names:
+        raise InvalidRequest.of([Problem("model", "is an empty list; give at least one model")])
+    wrong = [
+        Problem(f"model[{at}]", f"is {shown(name)}; give the name of a model")
+        for at, name in enumerate(names)
+        if not isinstance(name, str) or not name
+    ]
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return names
+
+
+def _tools(given: Iterable[Any]) -> tuple[Any, ...]:
+    """The tools, those in the form of another API as ours."""
+    problems: list[Problem] = []
+    tools: list[Any] = []
+    for at, each in enumerate(given):
+        try:
+            tools.append(
+                tool_from_dict(f"tools[{at}]", cast(JSONObject, each))
+                if isinstance(each, Mapping)
+                else each
+            )
+        except InvalidRequest as error:
+            problems += error.problems
+    if problems:
+        raise InvalidRequest.of(problems)
+    return tuple(tools)
 
 
 def request_of(messages: SamplingRequest | Messages, options: RequestOptions) -> SamplingRequest:

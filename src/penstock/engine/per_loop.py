@@ -25,7 +25,7 @@ from penstock.contract.exchange import (
 from penstock.contract.media import AudioSource
 from penstock.contract.messages import Audio, Image
 from penstock.contract.options import MCPTool
-from penstock.contract.requests import Caller, TranscribeOptions
+from penstock.contract.requests import Caller, TranscribeOptions, named_models
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.engine.build.providers import transport_settings
 from penstock.engine.engine import Engine
@@ -110,9 +110,9 @@ class Endpoint:
     def validated(self, request_id: str, /, *, fits: bool) -> None:
         """Nobody learns here."""
 
-    def max_output(self, model: str | None = None) -> int | None:
-        """The most tokens that the model can answer with; None if unknown."""
-        return self._facts.max_output(model)
+    def default_max_tokens(self, models: Sequence[str | None] = (None,)) -> int | None:
+        """The limit of an answer where a generator gives none."""
+        return self._facts.default_max_tokens(models)
 
     async def embed(
         self,
@@ -230,16 +230,17 @@ def endpoint_of(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[s
     kind = KINDS.get(provider)
     if kind is None:
         raise ConfigurationError(unknown_kind(provider))
-    model = options.pop("model", None) or _default_model(kind, default)
+    names = named_models(options.pop("model", None) or None)
+    targets = tuple(f"{provider}/{name or _default_model(kind, default)}" for name in names)
     try:
         config = Config(
             providers={provider: ProviderConfig.model_validate(given)},
-            models={"default": ModelConfig(targets=(f"{provider}/{model}",))},
+            models={"default": ModelConfig(targets=targets)},
         )
     except ValidationError as error:
         # Without its cause, whose message repeats what was given: a key, as like as not.
         raise ConfigurationError("; ".join(_mistakes(error))) from None
-    return Endpoint(config), {**options, "model": f"{provider}/{model}"}
+    return Endpoint(config), {**options, "model": targets if targets[1:] else "".join(targets)}
 
 
 def _mistakes(error: ValidationError) -> Iterator[str]:

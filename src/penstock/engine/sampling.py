@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, Unpack, cast, overload
+from typing import Any, Unpack, overload
 
 import msgspec
 
@@ -17,8 +19,8 @@ from penstock.contract.requests import (
     CountOptions,
     Messages,
     RequestOptions,
-    request_of,
 )
+from penstock.engine.requests import asked
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.registry import Running
 from penstock.pipeline.scope import NOBODY
@@ -32,13 +34,17 @@ ROUTED = 1000
 """The limit of an answer whose route is asked for, when nothing is said about it."""
 
 
-class Sampling:
+class Sampling(ABC):
     """What an engine offers to those who want an answer, whole or as a stream."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         """All calls go through this pipeline."""
         self._pipeline = pipeline
         self._running = Running()
+
+    @abstractmethod
+    def default_max_tokens(self, models: Sequence[str | None] = (None,)) -> int | None:
+        """The limit of an answer where a call gives none."""
 
     @property
     def hooks(self) -> Hooks:
@@ -72,14 +78,19 @@ class Sampling:
     ) -> Result:
         """The whole answer to messages, or to one request that says everything.
 
+        `model` may be a list: then each is tried after those before it have failed. A type as
+        `output_schema` makes `result.parsed` a value of it; StructuredOutputInvalid is raised when
+        the answer does not fit. Functions in `tools` are declared and not run: generators run them.
+        Without `max_tokens` the model's default is used, see `metadata.max_tokens`.
         `request_id` names the request in `cancel_request`, logs and errors; one is made up without
         it. A call that is cancelled by its id raises RequestCancelled. `caller` says where the
         request came from, for those who serve others with it.
         """
-        request = request_of(messages, cast(RequestOptions, options))
+        call = asked(messages, options, self.default_max_tokens)
         caller = caller or NOBODY
         with self._running.call(request_id, caller.key) as identifier:
-            return await self._pipeline.run(request, identifier, caller)
+            result = await self._pipeline.run(call.request, identifier, caller)
+        return call.finished(result)
 
     @overload
     async def create_message_stream(
@@ -111,10 +122,11 @@ class Sampling:
         Cancelled by its id before that, it raises RequestCancelled; later the stream ends with the
         event `Cancelled`.
         """
-        request = request_of(messages, cast(RequestOptions, options))
+        call = asked(messages, options, self.default_max_tokens)
         caller = caller or NOBODY
         with self._running.call(request_id, caller.key) as identifier:
-            handle = await self._pipeline.start(request, identifier, caller)
+            handle = await self._pipeline.start(call.request, identifier, caller)
+            handle.finish_with(call.ended)
             return self._running.keep(handle, caller.key)
 
     @suggests_names
@@ -235,9 +247,7 @@ class Sampling:
 def _limited(
     messages: SamplingRequest | Messages, options: dict[str, Any], max_tokens: int
 ) -> SamplingRequest:
-    if not isinstance(messages, SamplingRequest):
-        options = {"max_tokens": max_tokens, **options}
-    return request_of(messages, cast(RequestOptions, options))
+    return asked(messages, options, lambda models: max_tokens).request
 
 
 def _sampled(params: MCPParams, model: str | None, timeout: float | None) -> SamplingRequest:

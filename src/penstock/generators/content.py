@@ -17,7 +17,13 @@ from penstock.contract.events import Complete, GeneratorDelta, GeneratorEvent, S
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
 from penstock.contract.messages import Audio, Content, Image, JSONObject, Message, user
 from penstock.contract.options import Extra, MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
-from penstock.contract.requests import Messages, RequestOptions, build_request, read_messages
+from penstock.contract.requests import (
+    Messages,
+    RequestOptions,
+    build_request,
+    named_models,
+    read_messages,
+)
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
@@ -53,7 +59,7 @@ _LIMITS = {
 class GeneratorOptions(TypedDict, total=False):
     """The keyword arguments of generators; every one may be left out."""
 
-    model: str | None
+    model: str | Sequence[str] | None
     system_prompt: str | None
     temperature: float | None
     max_tokens: int
@@ -87,8 +93,8 @@ class Sampler(Protocol):
         """The answer while it is made."""
         ...
 
-    def max_output(self, model: str | None = None, /) -> int | None:
-        """The most tokens that the model can answer with; None if unknown."""
+    def default_max_tokens(self, models: Sequence[str | None] = (None,), /) -> int | None:
+        """The limit of an answer where none is given; None where there is no default."""
         ...
 
     def takes(self, part: Image | Audio, model: str | None = None, /) -> bool:
@@ -122,14 +128,15 @@ class ContentGenerator(ABC, Generic[T]):
         self._limits, self._context_timeout = _limits(given)
         listed = _listed("tools", given.pop("tools", ()), "functions")
         self._tools = tuple(runnable(each, f"tools[{at}]") for at, each in enumerate(listed))
+        self._models = named_models(given.get("model"))
         given["mcp_tools"], self._sources = servers(
             given.get("mcp_tools", ()),
-            natively=lambda tool: sampler.connects_natively(tool, given.get("model")),
+            natively=lambda tool: all(sampler.connects_natively(tool, m) for m in self._models),
             source=sampler.tool_source,
         )
         if "max_tokens" not in given:
-            limit = sampler.max_output(given.get("model"))
-            given["max_tokens"] = min(DEFAULT_MAX_TOKENS, limit or DEFAULT_MAX_TOKENS)
+            limit = sampler.default_max_tokens(self._models)
+            given["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
         self._request = build_request((), cast(RequestOptions, given))
         self._contexts: list[PromptContext] = []
         self._providers: list[PromptContextProvider] = []
@@ -216,7 +223,7 @@ class ContentGenerator(ABC, Generic[T]):
             self._limits,
             missing=missing,
             started=started,
-            takes=lambda part: self._sampler.takes(part, self._request.model),
+            takes=lambda part: any(self._sampler.takes(part, each) for each in self._models),
         )
 
     async def _whole(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:

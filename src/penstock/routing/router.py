@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.contract.checks.lengths import too_long
 from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNotFound, Problem
 from penstock.contract.exchange import SamplingRequest
@@ -67,6 +69,28 @@ class _Ranking(NamedTuple):
     strategy: Strategy | None
     session: Session | None
     served: Target | None
+    unable: Sequence[Dropped] = ()
+    """What cannot serve the request and is in `placed` all the same, for nothing else is there."""
+
+
+def _joined(rankings: Sequence[_Ranking]) -> _Ranking:
+    """One ranking of several models, in the order of the models.
+
+    As within one model, targets that may not be asked now, or may be too small, rank last; a model
+    that cannot serve the request is passed over if another one can.
+    """
+    able = [each for each in rankings if not each.unable] or rankings
+    placed: dict[Target, Placed] = {}
+    for ranking in able:
+        for each in ranking.placed:
+            placed.setdefault(each.candidate.target, each)
+    dropped = [
+        each
+        for ranking in rankings
+        for each in (*ranking.dropped, *(() if ranking in able else ranking.unable))
+    ]
+    inorder = sorted(placed.values(), key=lambda each: (each.unavailable, each.tight))
+    return rankings[0]._replace(placed=inorder, dropped=dropped)
 
 
 class TargetTable:
@@ -156,7 +180,7 @@ class TargetTable:
     ) -> tuple[Target, ...] | None:
         """The configured order, where nothing speaks for another: so it is for most requests."""
         name = request.model or self._default or ""
-        targets = self._plain.get(name)
+        targets = None if request.fallback_models else self._plain.get(name)
         preferences = request.model_preferences
         if targets is None or (preferences is not None and preferences.hints):
             return None
@@ -174,6 +198,24 @@ class TargetTable:
     async def _rank(
         self, request: SamplingRequest, *, request_id: str | None, key: str | None, streaming: bool
     ) -> _Ranking:
+        """The targets of the model; then those of each of its fallbacks."""
+        if not request.fallback_models:
+            return await self._rank_model(
+                request, request_id=request_id, key=key, streaming=streaming
+            )
+        rankings: list[_Ranking] = []
+        for name in (request.model, *request.fallback_models):
+            one = msgspec.structs.replace(request, model=name, fallback_models=())
+            # Only the first is a choice to learn from: the others are the order of the caller.
+            identifier = None if rankings else request_id
+            rankings.append(
+                await self._rank_model(one, request_id=identifier, key=key, streaming=streaming)
+            )
+        return _joined(rankings)
+
+    async def _rank_model(
+        self, request: SamplingRequest, *, request_id: str | None, key: str | None, streaming: bool
+    ) -> _Ranking:
         name = request.model or self._default or ""
         asked, dropped = of_provider(
             request, self._asked(request), self._providers, self._health, limited=key is not None
@@ -184,14 +226,15 @@ class TargetTable:
         served = self._served(session)
         preferences = request.model_preferences
         placed = order(kept, preferences, self._health, tight=tight, session=served)
+        restored: Sequence[Dropped] = ()
         if unable and not tried(placed, preferences):
             # Whoever is left was not asked for: the pool says what is wrong with the others.
-            unable = []
+            restored, unable = unable, []
             placed = order(asked, preferences, self._health, tight=tight, session=served)
         strategy = self._ways.strategies.get(name)
         if strategy is not None:
             placed = await judged(strategy, placed, request, request_id=request_id, key=key)
-        return _Ranking(placed, [*unable, *dropped], strategy, session, served)
+        return _Ranking(placed, [*unable, *dropped], strategy, session, served, restored)
 
     def _explained(
         self, request: SamplingRequest, ranking: _Ranking, *, words: bool = False
