@@ -230,7 +230,8 @@ def endpoint_of(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[s
     kind = KINDS.get(provider)
     if kind is None:
         raise ConfigurationError(unknown_kind(provider))
-    names = named_models(options.pop("model", None) or None)
+    given_model = options.pop("model", None)
+    names = named_models(None if given_model == "" else given_model)
     targets = tuple(f"{provider}/{name or _default_model(kind, default)}" for name in names)
     try:
         config = Config(

@@ -143,7 +143,7 @@ class Sampling(ABC):
         Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
         for 1000 tokens, with a DeprecationWarning. The paths of problems are spelled as in MCP.
         """
-        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        request = _sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
         try:
             return await self.create_message(request, request_id=request_id)
         except InvalidRequest as error:
@@ -159,7 +159,7 @@ class Sampling(ABC):
         request_id: str | None = None,
     ) -> StreamHandle:
         """The same as a stream."""
-        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        request = _sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
         try:
             return await self.create_message_stream(request, request_id=request_id)
         except InvalidRequest as error:

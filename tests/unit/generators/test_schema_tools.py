@@ -43,7 +43,8 @@ async def handler(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def weather(**options: Any) -> Tool[..., Any]:
-    return Tool(**{"name": "weather", "input_schema": SCHEMA, "handler": handler, **options})
+    given: dict[str, Any] = {"name": "weather", "input_schema": SCHEMA, "handler": handler}
+    return Tool(**{**given, **options})
 
 
 async def test_the_handler_gets_the_validated_arguments_as_one_dict() -> None:
