@@ -15,6 +15,7 @@ from penstock.budget.pricing.rates import NANOS
 from penstock.budget.reports import BudgetWarning
 from penstock.config.settings import Config
 from penstock.contract.checks.addresses import is_public
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.exchange import (
     EmbeddingResult,
@@ -66,6 +67,7 @@ EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
 
+@methods_suggest_names
 class Engine(Sampling, Generators, Budgeting, Health, Estimating):
     """One pipeline with its providers; made by `penstock.open()`."""
 

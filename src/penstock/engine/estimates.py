@@ -11,6 +11,7 @@ from typing import Any, Unpack, cast, overload
 from penstock.budget.accounting import Books
 from penstock.budget.entries import NO_TAGS
 from penstock.config.settings import Config
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest, ModelNotFound, Problem, shown
 from penstock.contract.estimates import RecordedUsage, RequestEstimate
 from penstock.contract.exchange import SamplingRequest
@@ -42,6 +43,7 @@ _COUNTS = (
 )
 
 
+@methods_suggest_names
 class Estimating(Teaching, ABC):
     """What an engine offers to those who plan what they spend, or spend it elsewhere."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from pydantic import ValidationError
 
 from penstock.config.load import load
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
-from penstock.contract.errors import ConfigurationError
+from penstock.contract.checks.spelling import unknown_options
+from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.contract.exchange import (
     EmbeddingResult,
     Result,
@@ -216,8 +217,12 @@ async def _close_at_the_end(
             await transport.aclose()
 
 
-def endpoint_of(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[str, Any]]:
+def endpoint_of(
+    options: dict[str, Any], default: str, known: Collection[str]
+) -> tuple[Endpoint, dict[str, Any]]:
     """The endpoint that these options name, and the options that are left."""
+    if problems := unknown_options(options, known):
+        raise InvalidRequest.of(problems)
     where = {name: options.pop(name, None) for name in ("url", "auth_token", "headers")}
     provider: str | None = options.pop("provider", None)
     given = {name: value for name, value in where.items() if value is not None}

@@ -9,7 +9,7 @@ from typing import Any, Unpack, overload
 
 import msgspec
 
-from penstock.contract.checks.spelling import suggests_names
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
 from penstock.contract.mcp.sampling import MCPParams, fill_max_tokens, spelled_for_mcp
@@ -34,6 +34,7 @@ ROUTED = 1000
 """The limit of an answer whose route is asked for, when nothing is said about it."""
 
 
+@methods_suggest_names
 class Sampling(ABC):
     """What an engine offers to those who want an answer, whole or as a stream."""
 
@@ -129,7 +130,6 @@ class Sampling(ABC):
             handle.finish_with(call.ended)
             return self._running.keep(handle, caller.key)
 
-    @suggests_names
     async def sample(
         self,
         params: MCPParams,
@@ -149,7 +149,6 @@ class Sampling(ABC):
         except InvalidRequest as error:
             raise spelled_for_mcp(error) from error.__cause__
 
-    @suggests_names
     async def sample_stream(
         self,
         params: MCPParams,

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVa
 
 import msgspec
 
+from penstock.contract.checks.spelling import unknown_options
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.events import Complete, GeneratorDelta, GeneratorEvent, StreamEvent
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
@@ -125,6 +126,8 @@ class ContentGenerator(ABC, Generic[T]):
         self._sampler = sampler
         self._prompt = None if prompt is None else prompt_turn(prompt)
         given: dict[str, Any] = dict(options)
+        if problems := unknown_options(given, GeneratorOptions.__annotations__):
+            raise InvalidRequest.of(problems)
         self._limits, self._context_timeout = _limits(given)
         listed = _listed("tools", given.pop("tools", ()), "functions")
         self._tools = tuple(runnable(each, f"tools[{at}]") for at, each in enumerate(listed))
