@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
 from penstock.contract.approval import Reviewer
+from penstock.contract.checks.fields import unknown_fields, unknown_in
 from penstock.contract.checks.spelling import unknown_options
 from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
@@ -25,7 +26,7 @@ from penstock.contract.options import (
 from penstock.contract.terms import Terms
 from penstock.contract.tools import RunnableTool, tool_from_dict
 
-T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 Messages: TypeAlias = str | Message | Iterable[Message | str | JSONObject]
 """A conversation as people write it: a text, a message, or a list of texts, messages and dicts of
 the form `{"role": "user", "content": "..."}`."""
@@ -99,22 +100,21 @@ def build_request(messages: Messages, options: RequestOptions) -> SamplingReques
     Raises InvalidRequest when an argument is missing, unknown or of the wrong type.
     """
     fields: dict[str, Any] = {**options, "messages": _listed("messages", messages)}
-    problems = _unknown(fields, SamplingRequest)
+    problems = [*_unknown(fields, SamplingRequest), *unknown_fields(fields)]
     if "max_tokens" not in fields:
         problems.append(Problem("max_tokens", "is required"))
-    if problems:
-        raise InvalidRequest.of(problems)
     # As plain values, for a struct that is there already is not checked any more.
     if isinstance(choice := fields.get("tool_choice"), str):
         fields["tool_choice"] = {"mode": choice}
     if isinstance(schema := fields.get("output_schema"), dict):
         fields["output_schema"] = {"schema": schema}
-    if isinstance(tools := fields.get("tools"), Iterable) and not isinstance(tools, str):
-        fields["tools"] = _tools(cast(Iterable[Any], tools))
-    if not isinstance(model := fields.get("model"), str | None):
-        fields["model"], *others = named_models(model)
-        fields["fallback_models"] = tuple(others)
-    return _convert(fields, SamplingRequest)
+    for name, read in (("tools", _tools), ("model", _models)):
+        try:
+            fields |= read(fields.get(name))
+        except InvalidRequest as error:
+            problems += error.problems
+            del fields[name]
+    return _convert(fields, SamplingRequest, problems)
 
 
 def named_models(model: object) -> tuple[str | None, ...]:
@@ -140,11 +140,20 @@ def named_models(model: object) -> tuple[str | None, ...]:
     return names
 
 
-def _tools(given: Iterable[Any]) -> tuple[Any, ...]:
+def _models(given: object) -> dict[str, Any]:
+    if given is None or isinstance(given, str):
+        return {}
+    first, *others = named_models(given)
+    return {"model": first, "fallback_models": tuple(others)}
+
+
+def _tools(given: object) -> dict[str, Any]:
     """The tools, those in the form of another API as ours."""
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        return {}
     problems: list[Problem] = []
     tools: list[Any] = []
-    for at, each in enumerate(given):
+    for at, each in enumerate(cast(Iterable[Any], given)):
         try:
             tools.append(
                 tool_from_dict(f"tools[{at}]", cast(JSONObject, each))
@@ -155,7 +164,7 @@ def _tools(given: Iterable[Any]) -> tuple[Any, ...]:
             problems += error.problems
     if problems:
         raise InvalidRequest.of(problems)
-    return tuple(tools)
+    return {"tools": tuple(tools)} if tools else {}
 
 
 def request_of(messages: SamplingRequest | Messages, options: RequestOptions) -> SamplingRequest:
@@ -173,11 +182,12 @@ def read_messages(name: str, messages: Messages) -> tuple[Message, ...]:
     Raises InvalidRequest, with a path below `name`, when one is of the wrong type.
     """
     listed = _listed(name, messages)
+    if problems := list(unknown_in(name, listed, Message)):
+        raise InvalidRequest.of(problems)
     try:
         return msgspec.convert(listed, tuple[Message, ...])
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at ")
-        raise InvalidRequest.of([Problem(name + place.strip("`$"), message)]) from error
+        raise InvalidRequest.of([_problem(name, error)]) from error
 
 
 def _listed(name: str, messages: Messages) -> tuple[Any, ...]:
@@ -237,10 +247,26 @@ def _unknown(fields: dict[str, Any], kind: type[msgspec.Struct]) -> list[Problem
     return unknown_options(fields, known)
 
 
-def _convert(fields: dict[str, Any], kind: type[T]) -> T:
-    try:
-        return msgspec.convert(fields, kind)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at ")
-        path = place.rpartition("`$.")[2].rstrip("`")
-        raise InvalidRequest.of([Problem(path, message)]) from error
+def _convert(fields: dict[str, Any], kind: type[S], problems: Sequence[Problem] = ()) -> S:
+    if not problems:
+        try:
+            return msgspec.convert(fields, kind)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest.of(_misfits(fields, kind)) from error
+    raise InvalidRequest.of([*problems, *_misfits(fields, kind)])
+
+
+def _misfits(fields: dict[str, Any], kind: type[msgspec.Struct]) -> Iterator[Problem]:
+    """What is wrong with the type of each field, for a converter stops at the first."""
+    for field in msgspec.structs.fields(kind):
+        if field.name not in fields:
+            continue
+        try:
+            msgspec.convert(fields[field.name], field.type)
+        except msgspec.ValidationError as error:
+            yield _problem(field.name, error)
+
+
+def _problem(name: str, error: msgspec.ValidationError) -> Problem:
+    message, _, place = str(error).partition(" - at ")
+    return Problem(name + place.partition("`$")[2].rstrip("`"), message)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Unpack, overload
 
-import msgspec
-
 from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
@@ -21,6 +19,7 @@ from penstock.contract.requests import (
     RequestOptions,
 )
 from penstock.engine.requests import asked
+from penstock.pipeline.params import read_request
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.registry import Running
 from penstock.pipeline.scope import NOBODY
@@ -143,7 +142,7 @@ class Sampling(ABC):
         Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
         for 1000 tokens, with a DeprecationWarning. The paths of problems are spelled as in MCP.
         """
-        request = _sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
+        request = self._sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
         try:
             return await self.create_message(request, request_id=request_id)
         except InvalidRequest as error:
@@ -158,11 +157,16 @@ class Sampling(ABC):
         request_id: str | None = None,
     ) -> StreamHandle:
         """The same as a stream."""
-        request = _sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
+        request = self._sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
         try:
             return await self.create_message_stream(request, request_id=request_id)
         except InvalidRequest as error:
             raise spelled_for_mcp(error) from error.__cause__
+
+    def _sampled(
+        self, params: MCPParams, model: str | None, timeout: float | None
+    ) -> SamplingRequest:
+        return read_request(params, self._pipeline.limits, model=model, timeout=timeout)
 
     async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:
         """Stop a running request; False when none of this id runs.
@@ -247,8 +251,3 @@ def _limited(
     messages: SamplingRequest | Messages, options: dict[str, Any], max_tokens: int
 ) -> SamplingRequest:
     return asked(messages, options, lambda models: max_tokens).request
-
-
-def _sampled(params: MCPParams, model: str | None, timeout: float | None) -> SamplingRequest:
-    request = SamplingRequest.from_mcp(params)
-    return msgspec.structs.replace(request, model=model, timeout=timeout)

@@ -53,11 +53,11 @@ async def test_a_route_with_an_annotation_returns_it(result: penstock.Result) ->
     app = FastAPI()
 
     @app.get("/")
-    def answer() -> penstock.Result:  # pyright: ignore[reportUnusedFunction]
+    def answer() -> penstock.Result:
         return result
 
     @app.get("/usage", response_model=dict[str, penstock.Usage])
-    def usage() -> Any:  # pyright: ignore[reportUnusedFunction]
+    def usage() -> Any:
         return {"usage": result.usage}
 
     with TestClient(app) as client:

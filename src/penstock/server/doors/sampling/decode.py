@@ -18,6 +18,8 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.mcp.content import Found, kind
 from penstock.contract.mcp.sampling import DEPRECATED_MAX_TOKENS, spelled_for_mcp
+from penstock.pipeline.limits import Limits
+from penstock.pipeline.params import read_request
 from penstock.server.doors.sampling.errors import not_json
 
 
@@ -36,12 +38,12 @@ def decode(data: bytes | str, what: str) -> object:
         raise not_json(error, what) from error
 
 
-def read_body(data: bytes) -> SamplingCall:
+def read_body(limits: Limits, data: bytes) -> SamplingCall:
     """The call that this body asks for; raises HttpProblem or InvalidRequest."""
-    return read_call(decode(data, "the body"))
+    return read_call(decode(data, "the body"), limits)
 
 
-def read_call(params: object) -> SamplingCall:
+def read_call(params: object, limits: Limits) -> SamplingCall:
     """The call that these params ask for.
 
     Raises InvalidRequest with every problem, each with its path as MCP spells it.
@@ -55,13 +57,8 @@ def read_call(params: object) -> SamplingCall:
         given = {**given, "maxTokens": DEPRECATED_MAX_TOKENS}
     found = Found("", given)
     model, timeout, stream = found.text("model"), found.number("timeout"), found.flag("stream")
-    try:
-        request = SamplingRequest.from_mcp(given)
-    except InvalidRequest as error:
-        raise InvalidRequest.of([*error.problems, *found.problems]) from error
-    if found.problems:
-        raise InvalidRequest.of(found.problems)
-    return SamplingCall(msgspec.structs.replace(request, model=model, timeout=timeout), stream)
+    request = read_request(given, limits, model=model, timeout=timeout, problems=found.problems)
+    return SamplingCall(request, stream)
 
 
 def in_callers_words(error: InvalidRequest, id_name: str) -> InvalidRequest:
