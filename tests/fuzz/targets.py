@@ -18,6 +18,7 @@ from penstock.contract.errors import ConfigurationError, MalformedResponse, Pens
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Message, Text
 from penstock.contract.ports import Target
+from penstock.pipeline.limits import Limits
 from penstock.pool.fit import admit
 from penstock.providers import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
 from penstock.providers.redaction.own_secrets import mask_bytes
@@ -58,7 +59,7 @@ _DOORS: Sequence[Callable[[bytes], SamplingRequest | None]] = (
     lambda data: responses_decode.decode(data, lambda model: 100).request,
     lambda data: anthropic_decode.decode(data).request,
     lambda data: anthropic_decode.decode_prompt(data).request,
-    lambda data: sampling_decode.read_call(sampling_decode.decode(data, "the body")).request,
+    lambda data: sampling_decode.read_body(Limits(), data).request,
     lambda data: _without_request(openai_embeddings.decode(data)),
 )
 

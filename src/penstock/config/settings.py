@@ -133,6 +133,13 @@ class ModelConfig(Section):
         "`intelligencePriority` decide the order of the targets where `routing` is `ordered` or "
         "`learned`. `off`: they are not used, and the route's reason says so.",
     )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="The limit of an answer where a call in Python gives none. Without it: 4096, "
+        "or what the targets can do if that is less; no default where nothing is known of them.",
+    )
     sticky: bool = Field(
         default=False,
         description="Whether a session stays with the target that has served it, while that one "

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from penstock.contract.checks.spelling import refuse_unknown
 
-class Section(BaseModel):
+
+class _NameSuggesting(type(BaseModel)):
+    """Sections that are made in code name the setting that was probably meant."""
+
+    if not TYPE_CHECKING:  # a type checker knows the fields by themselves
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            """Make one; files are read another way, and their problems are worded elsewhere."""
+            refuse_unknown(f"{cls.__name__}()", kwargs, cls.model_fields)
+            return super().__call__(*args, **kwargs)
+
+
+class Section(BaseModel, metaclass=_NameSuggesting):
     """A table of the file; unknown keys are errors, so that a typo cannot go unnoticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

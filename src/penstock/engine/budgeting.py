@@ -13,7 +13,7 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.pricing.amounts import nanos_of
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget, covered_key
-from penstock.contract.checks.spelling import suggests_names
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import ConfigurationError, PenstockError
 
 _log = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ TOTAL = "total"
 """What `set_budget` calls a budget that is given no name."""
 
 
+@methods_suggest_names
 class Budgeting:
     """What an engine offers to those who watch what it spends."""
 
@@ -28,7 +29,6 @@ class Budgeting:
         """All money goes through these books."""
         self._books = books
 
-    @suggests_names
     async def set_budget(
         self,
         limit_usd: float | Decimal | None,

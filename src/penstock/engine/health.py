@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from penstock.config.settings import Config
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import ModelInfo, Provider
 from penstock.engine.build.routing import canonical
@@ -48,6 +49,7 @@ class HeldBack(msgspec.Struct, frozen=True):
     pauses: list[Pause] = []
 
 
+@methods_suggest_names
 class Health(ABC):
     """The part of an engine that watches providers and targets."""
 

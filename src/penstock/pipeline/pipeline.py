@@ -56,7 +56,7 @@ class Pipeline:
         """The stages, introduced to each other by the gateway; `hooks` hear of each request."""
         self._router = router
         self._pool = pool
-        self._limits = limits
+        self.limits = limits
         self._accounts = accounts or NoAccounts()
         self.hooks = hooks or Hooks()
         self.usage = UsageCounters()
@@ -72,7 +72,7 @@ class Pipeline:
     ) -> Result:
         """The whole answer at once."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             if caller.review is not None:
                 request = await self._reviewed(meter, request, caller.review)
             limit = request.timeout
@@ -88,7 +88,7 @@ class Pipeline:
     ) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
         with self._meter(request, request_id, caller, stream=True) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             if caller.review is not None:
                 request = await self._reviewed(meter, request, caller.review)
             events = self._stream(meter, request)
@@ -102,7 +102,7 @@ class Pipeline:
 
         Where budgets can be read, each target has what they would decide.
         """
-        request = validate(request, self._limits)
+        request = validate(request, self.limits)
         decision = await self._router.explain(request, key=caller.key)
         try:
             verdicts = await self._accounts.verdicts(request, decision.targets, caller)
@@ -119,7 +119,7 @@ class Pipeline:
         self, request: SamplingRequest, caller: Caller = NOBODY
     ) -> tuple[SamplingRequest, Sequence[RankedTarget]]:
         """The request as it would be made, and the targets that the caller may use, ranked."""
-        request = validate(request, self._limits)
+        request = validate(request, self.limits)
         decision = await self._router.explain(request, key=caller.key)
         if caller.terms is None:
             return request, decision.ranked
@@ -132,7 +132,7 @@ class Pipeline:
         with Meter(
             request, InFlight(), UsageCounters(), Hooks(), self._accounts, caller=caller
         ) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             ranked = await meter.within(request.timeout, lambda: self._router.rank(request))
             async with meter.paying(request, ranked):
                 pass
@@ -141,7 +141,7 @@ class Pipeline:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.
         with Meter(request, InFlight(), UsageCounters(), Hooks(), NoAccounts()) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             return await meter.within(request.timeout, lambda: self._count(request, caller))
 
     async def embed(
@@ -153,7 +153,7 @@ class Pipeline:
     ) -> EmbeddingResult:
         """A vector for each text."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_embedding(request, self._limits)
+            request = validate_embedding(request, self.limits)
             async with meter.paying(request, (target,)):
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.embed(target, request, meter.trail)
@@ -170,7 +170,7 @@ class Pipeline:
     ) -> TranscriptionResult:
         """The words of a recording."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_transcription(request, self._limits)
+            request = validate_transcription(request, self.limits)
             async with meter.paying(request, ranked) as targets:
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.transcribe(targets, request, meter.trail)
@@ -223,7 +223,7 @@ class Pipeline:
         """The request as its reviewer has left it, which must be valid too."""
         with meter.paused():
             request = await review(request, self._estimate)
-        return validate(request, self._limits)
+        return validate(request, self.limits)
 
     async def _estimate(self, request: SamplingRequest) -> Estimate:
         ranked = await self._router.rank(request)

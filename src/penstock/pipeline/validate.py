@@ -32,6 +32,8 @@ from penstock.pipeline.validate_mcp import mcp_problems
 
 _MOST_TOKENS = 2**31 - 1
 """Wires carry no larger number."""
+_MOST_MODELS = 16
+"""Names in `model=[...]`, each of which is ranked."""
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 """As in ISO 639 and BCP 47: `en`, `yue`, `pt-BR`."""
 
@@ -133,6 +135,7 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
     if request.max_tokens > _MOST_TOKENS:
         yield Problem("max_tokens", f"is more than {_MOST_TOKENS}")
     yield from _name("model", request.model)
+    yield from _fallbacks(request)
     if request.system_prompt:
         yield from _text("system_prompt", request.system_prompt)
     for name, value in request.metadata.items():
@@ -154,6 +157,19 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield from _name("output_schema.name", request.output_schema.name)
     if request.model_preferences is not None:
         yield from _preferences(request.model_preferences)
+
+
+def _fallbacks(request: SamplingRequest) -> Iterator[Problem]:
+    names = request.fallback_models
+    if names and not request.model:
+        yield Problem("fallback_models", "needs a model to fall back from; give model")
+    if len(names) >= _MOST_MODELS:
+        yield Problem("model", f"{len(names) + 1} models given, at most {_MOST_MODELS} are allowed")
+        return
+    for index, name in enumerate(names, 1):
+        if not name:
+            yield Problem(f"model[{index}]", "is empty; give the name of a model")
+        yield from _name(f"model[{index}]", name)
 
 
 def _temperature(temperature: float | None, limits: Limits) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
 
-from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem, ProblemList
 from penstock.contract.mcp.content import Found, kind, plain_block, read_block, shown
 from penstock.contract.messages import Content, JSONObject, Message, Role, Text, ToolUse
 from penstock.contract.metadata import ErrorMetadata, Metadata, Usage
@@ -67,6 +67,14 @@ def read_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises InvalidRequest with every problem, each with its path as MCP spells it.
     """
+    fields, problems = read_fields(params)
+    if problems:
+        raise InvalidRequest.of(problems)
+    return fields
+
+
+def read_fields(params: Mapping[str, Any]) -> tuple[dict[str, Any], ProblemList]:
+    """The fields as far as they can be read, and every problem of the others."""
     found = Found("", params)
     fields = {
         "messages": _messages(found),
@@ -81,9 +89,7 @@ def read_params(params: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": found.object("metadata") or {},
         "meta": found.object("_meta"),
     }
-    if found.problems:
-        raise InvalidRequest.of(found.problems)
-    return fields
+    return fields, found.problems
 
 
 def fill_max_tokens(params: MCPParams) -> Mapping[str, Any]:

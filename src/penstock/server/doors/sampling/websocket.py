@@ -26,6 +26,7 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, PenstockError, Problem, RequestCancelled
 from penstock.contract.mcp.content import kind
+from penstock.engine.build.pool import limits_of
 from penstock.engine.engine import Engine
 from penstock.pipeline.registry import id_problem, new_request_id
 from penstock.server.dispatch import SHUTTING_DOWN, SocketRoute
@@ -210,7 +211,8 @@ class _Session:
         if fields.get("stream") is not None and isinstance(params, Mapping):
             params = {**cast(Mapping[str, Any], params), "stream": fields["stream"]}
         large = asked.size >= LARGE
-        call = await asyncio.to_thread(read_call, params) if large else read_call(params)
+        read = partial(read_call, params, limits_of(engine.config))
+        call = await asyncio.to_thread(read) if large else read()
         if asked.stopped:  # while a thread has read it
             return asked.frames.cancelled()
         caller = self._approvals.caller(engine, self._socket.caller)
