@@ -180,7 +180,9 @@ class Sampling(ABC):
             given = str(options.stream).lower()
             found.add("_stream", f"is {given}, which {here}() cannot do; call {there}()")
         limits = self._pipeline.limits
-        request = read_request(params, limits, model=model, problems=found.problems)
+        request = read_request(
+            params, limits, model=model, timeout=options.timeout, problems=found.problems
+        )
         return options.applied(request), options.paths
 
     async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:

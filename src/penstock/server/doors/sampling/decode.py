@@ -66,7 +66,9 @@ def read_call(params: object, limits: Limits) -> SamplingCall:
     options = read_call_options(
         found, timeout=timeout, stream=stream, events="set `stream` to true and read the events"
     )
-    request = read_request(given, limits, model=model, problems=found.problems)
+    request = read_request(
+        given, limits, model=model, timeout=options.timeout, problems=found.problems
+    )
     request = options.applied(request)
     return SamplingCall(request, bool(options.stream), options.paths)
 
