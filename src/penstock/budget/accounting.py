@@ -175,7 +175,7 @@ class Books:
                     'url = "sqlite:///penstock.db"'
                 )
             if self._closed:
-                raise PenstockError("this engine is closed, and its ledger with it: open anew")
+                raise PenstockError("this engine and its ledger are closed: open a new engine")
             if self._opening is None:
                 self._opening = asyncio.create_task(self._open(self._open_ledger))
             # One attempt for all that wait: a locked file may take half a minute.

@@ -251,7 +251,7 @@ def _unknown_names(config: Config) -> Iterator[_Found]:
     provider, _, model = embedder.partition("/")
     if embedder != MODEL and embedder not in config.models:
         if not model:
-            said = f"{embedder!r} is no embedder; write {MODEL!r}, provider/model or a model"
+            said = f"{embedder!r} is not an embedder; write {MODEL!r}, provider/model or a model"
             yield ("routing", "embedder"), said.__str__
         elif provider not in known:
             yield ("routing", "embedder"), partial(unknown_kind, provider, known)

@@ -41,7 +41,7 @@ class ServerConfig(Section):
     )
     grace_s: Seconds = Field(
         default=10.0,
-        description="How long running requests may go on when the gateway is told to stop.",
+        description="How long running requests may go on when the gateway stops.",
     )
     drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default_factory=_drain_s,
@@ -53,7 +53,7 @@ class ServerConfig(Section):
     tls_certificate: FilePath | None = Field(
         default=None,
         description="PEM file of the certificate, and of those that lead to its authority; with it "
-        "the gateway speaks HTTPS. It is read anew when it changes.",
+        "the gateway speaks HTTPS. It is read again when it changes.",
         examples=["/etc/penstock/tls.crt"],
     )
     tls_key: FilePath | None = Field(
@@ -102,8 +102,8 @@ class ServerConfig(Section):
     )
     admin_key: SecretStr | None = Field(
         default=None,
-        description="The key for `/admin`, which opens no other door but `/metrics` and `/ready`. "
-        "Without it nobody gets into `/admin`.",
+        description="The key for `/admin`, which opens no other endpoint but `/metrics` and "
+        "`/ready`. Without it the admin API is disabled.",
         examples=["${PENSTOCK_ADMIN_KEY}"],
     )
 

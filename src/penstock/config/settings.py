@@ -183,10 +183,10 @@ class PoolConfig(Section):
         "asked while another target can answer; a longer pause ends after this time.",
     )
     breaker_failures: int = Field(
-        default=5, ge=1, description="Failures in a row after which a target is left alone."
+        default=5, ge=1, description="Failures in a row after which the circuit breaker opens."
     )
     breaker_cooldown_s: Seconds = Field(
-        default=60.0, description="How long it is left alone before one request tries it."
+        default=60.0, description="How long it stays open before one request tries the target."
     )
     breaker_half_open_successes: int = Field(
         default=3, ge=1, description="Successes in a row after which it is trusted again."
@@ -200,8 +200,8 @@ class PoolConfig(Section):
         default=None,
         gt=0,
         lt=1,
-        description="A target that is slower than this share of its last calls gets company: the "
-        "next one is asked too, and the first answer counts. Default: never.",
+        description="A target that is slower than this share of its last calls gets a "
+        "second request, to the next one; the first answer counts. Default: never.",
     )
     mid_stream: Literal["continue", "restart_only", "error"] = Field(
         default="continue",
@@ -293,7 +293,7 @@ class StorageConfig(Section):
 
 
 class BudgetConfig(Section):
-    """What may be spent, by whom, and how often that begins anew."""
+    """What may be spent, by whom, and how often that resets."""
 
     limit_usd: Usd = Field(description="US dollars a period.")
     period: Literal["hour", "day", "week", "month", "forever"] = Field(

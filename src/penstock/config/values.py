@@ -31,7 +31,7 @@ def _known_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone: give one such as Europe/Berlin") from None
+        raise ValueError(f"{name!r} is not a time zone: give one such as Europe/Berlin") from None
     return name
 
 

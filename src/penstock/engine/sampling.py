@@ -212,7 +212,7 @@ class Sampling(ABC):
         caller: Caller | None = None,
         **options: Any,
     ) -> RouteDecision:
-        """Which targets would be tried in which order, and why; nobody is called.
+        """Which targets would be tried in which order, and why; no call is made.
 
         The request is validated as for `create_message`, but `max_tokens` may be left out: then it
         is 1000. `caller` says whose request it would be: sessions belong to a key, and with

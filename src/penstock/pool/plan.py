@@ -102,6 +102,11 @@ class Ticket(msgspec.Struct, Generic[R]):
         return UNLIMITED_CHARACTERS + CHARACTERS_PER_TOKEN * (limit + thinking_apart(model))
 
 
+def _named(target: Target, message: str) -> str:
+    """The message with its target, which many messages name themselves."""
+    return message if str(target) in message else f"{target}: {message}"
+
+
 class Run(Generic[R]):
     """Hands out tickets until one brings an answer, or there are none left."""
 
@@ -299,7 +304,7 @@ class Run(Generic[R]):
         last = dict(self.failures)
         if len(last) == 1:
             return errors[-1]
-        said = "; ".join(f"{target}: {error.message}" for target, error in last.items())
+        said = "; ".join(_named(target, error.message) for target, error in last.items())
         failed = AllTargetsFailed(f"all {len(last)} targets failed: {said}", attempts=errors)
         failed.__cause__ = errors[-1] if errors else None
         return failed

@@ -179,7 +179,7 @@ def _read(kind: type[S], data: bytes) -> S:
     except (ValueError, RecursionError) as error:
         raise _wrong("body", f"it is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise _wrong("body", f"{_shown(document)} is no object; send a JSON object")
+        raise _wrong("body", f"{_shown(document)} is not an object; send a JSON object")
     given = cast(dict[str, Any], document)
     fields = [each.encode_name for each in msgspec.structs.fields(kind)]
     unknown = [name for name in given if name not in fields]

@@ -358,7 +358,7 @@ class KeyList(Answer):
 
 
 class IssuedKey(Answer):
-    """A new text of a key. Nobody can show it again."""
+    """A new text of a key. It cannot be shown again."""
 
     key: str
     info: KeyInfo

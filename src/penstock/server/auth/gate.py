@@ -52,9 +52,9 @@ _COUNTED = "POST"
 """What counts as a request to a key's limits; looking at lists does not."""
 
 _NO_ADMIN = (
-    "this gateway has no admin key, so that nobody gets in here: write admin_key = "
+    "the admin API is disabled, because this gateway has no admin key: write admin_key = "
     '"${PENSTOCK_ADMIN_KEY}" below [server] in penstock.toml, set that variable to 16 or more '
-    "characters, and start the gateway anew"
+    "characters, and restart the gateway"
 )
 _ONLY_METRICS = Failure(
     403, "this key is for /metrics alone; use another one here", "permission_error", "metrics_key"
@@ -232,7 +232,7 @@ class Gate:
         if self._is_admin(shown):
             if needs == "key":
                 raise _Refused(
-                    "the admin key at another door",
+                    "the admin key at another endpoint",
                     Failure(
                         403,
                         "the admin key is for /admin, /metrics and /ready; use a key here",

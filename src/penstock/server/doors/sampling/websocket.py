@@ -275,7 +275,7 @@ def _identifier(fields: Mapping[str, Any]) -> str | int:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_ID:
         return value
     raise _mistake(
-        f"`id` is missing or of no use; give a text of 1 to {_LONGEST_ID} characters "
+        f"`id` is missing or not valid; give a text of 1 to {_LONGEST_ID} characters "
         "or a whole number"
     )
 
