@@ -78,7 +78,7 @@ class Estimating(Teaching, ABC):
         request = request_of(messages, cast(RequestOptions, options))
         request, ranked = await self._pipeline.allowed(request, caller)
         outlook = self._ways.outlook or Outlook()
-        expected = outlook.tokens(request, [each.target for each in ranked])
+        expected = await outlook.tokens(request, [each.target for each in ranked])
         found = await self._books.estimates(request, ranked, expected, caller)
         return RequestEstimate(request.model, tuple(found))
 
