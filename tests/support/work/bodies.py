@@ -331,7 +331,7 @@ def largest() -> Iterator[tuple[tuple[str, str], bytes]]:
 def long_texts() -> Iterator[tuple[tuple[str, str], Body]]:
     """One long text of words that are in no list, in each place that is measured."""
     dice = Random(3)
-    words = " ".join("".join(dice.choices(string.ascii_letters, k=8)) for _ in range(160_000))
+    words = " ".join("".join(dice.choices(string.ascii_letters, k=8)) for _ in range(80_000))
 
     def chat_body(*turns: Any, **fields: Any) -> Body:
         return {"messages": [*turns, HI], "max_tokens": 5, **fields}
@@ -358,7 +358,7 @@ def long_texts() -> Iterator[tuple[tuple[str, str], Body]]:
             "long arguments": chat_body(HI, {"role": "assistant", "tool_calls": [call]}, result),
             "long schema of the answer": chat_body(response_format=answer),
             "long unknown field": chat_body(x=words),
-            "long unknown fields": chat_body(**{f"x{i}": words[: 10**5] for i in range(14)}),
+            "long unknown fields": chat_body(**{f"x{i}": words[: 10**5] for i in range(7)}),
         },
         RESPONSES: {"long reasoning": {"input": [HI, reasoning, HI]}},
         MESSAGES: {
@@ -403,15 +403,15 @@ def hostile_media() -> Iterator[tuple[tuple[str, str], Body]]:
     """Files of as many parts as fit, each of which takes a step of the walk through the file."""
     page = b"OggS\0\0" + bytes(20) + b"\xff" + bytes(255)
     files = {
-        "JPEG": (3, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 60_000),
-        "small JPEG": (600, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 300),
+        "JPEG": (2, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 40_000),
+        "small JPEG": (270, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 300),
         "GIF": (
             3,
             "image/gif",
-            b"GIF89a\1\0\1\0\0\0\0\x2c" + bytes(8) + b"\0\2" + b"\1\0" * 60_000 + b"\0",
+            b"GIF89a\1\0\1\0\0\0\0\x2c" + bytes(8) + b"\0\2" + b"\1\0" * 40_000 + b"\0",
         ),
-        "Ogg": (2, "audio/ogg", b"OggS" + bytes(22) + b"\1\x13OpusHead" + bytes(11) + page * 300),
-        "FLAC": (2, "audio/flac", b"fLaC" + b"\xff\xf8" * 80_000),
+        "Ogg": (2, "audio/ogg", b"OggS" + bytes(22) + b"\1\x13OpusHead" + bytes(11) + page * 200),
+        "FLAC": (2, "audio/flac", b"fLaC" + b"\xff\xf8" * 25_000),
     }
     for name, (count, kind, file) in files.items():
         part = {
