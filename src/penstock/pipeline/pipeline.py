@@ -37,6 +37,7 @@ from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage_counters import UsageCounters
 from penstock.tokens import estimate_request
+from penstock.tokens.size import measured
 
 _log = logging.getLogger(__name__)
 
@@ -228,7 +229,8 @@ class Pipeline:
     async def _estimate(self, request: SamplingRequest) -> Estimate:
         ranked = await self._router.rank(request)
         cost = await self._accounts.estimate(request, ranked)
-        return Estimate(estimate_request(request, ranked[0].model), cost)
+        tokens = await measured(request, lambda: estimate_request(request, ranked[0].model))
+        return Estimate(tokens, cost)
 
     async def _count(self, request: SamplingRequest, caller: Caller) -> TokenCount:
         # Nothing is answered, so no target's answers are too short for it.
@@ -241,7 +243,9 @@ class Pipeline:
         except (ModelNotFound, ProviderUnavailable):
             # A server that does not count, or cannot just now, is no reason to know nothing.
             counted = None
-        tokens = estimate_request(request, target.model) if counted is None else counted
+        tokens = counted
+        if tokens is None:
+            tokens = await measured(request, lambda: estimate_request(request, target.model))
         return TokenCount(tokens, counted is None, target.provider, target.model)
 
     async def _stream(self, meter: Meter, request: SamplingRequest) -> EventBatches:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from penstock.contract.calls import Calls, Telling
 from penstock.contract.errors import PenstockError, ProviderTimeout, RateLimited
@@ -25,7 +26,9 @@ from penstock.contract.ports import ProviderStream, Trail
 from penstock.pool.attempt_usage import bills, counted, untold
 from penstock.pool.plan import Ticket
 from penstock.pool.targets.latency import Waits
+from penstock.tokens.size import is_long
 
+T = TypeVar("T")
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 
 
@@ -69,7 +72,8 @@ class Asking(Generic[R]):
             state.succeeded(ticket.permit, ticket.pauses)
         elif not isinstance(error, PenstockError):
             ticket.permit.ignore()
-        self._try.end(error, self._bills(error))
+        bills = await self._bills(error)
+        self._try.end(error, bills)
 
     def calling(self) -> AbstractContextManager[None]:
         """The block in which the provider is called; for a stream, until its first event."""
@@ -117,11 +121,23 @@ class Asking(Generic[R]):
             self.first_token()
         return first
 
-    def _bills(self, error: BaseException | None) -> list[Usage]:
-        found = self._usages(error)
+    async def _bills(self, error: BaseException | None) -> list[Usage]:
+        if self._counts_long():
+            found = await _uncancelled(asyncio.to_thread(self._usages, error))
+        else:
+            found = self._usages(error)
         if any(usage.implausible for usage in found):
             self._ticket.state.miscounted([call.answer for call in self._calls.begun])
         return found
+
+    def _counts_long(self) -> bool:
+        """Whether there is so much to count that the event loop has to be spared."""
+        begun = self._calls.begun
+        requests = [call.request for call in begun] or [self._ticket.request]
+        answers = [call.answer for call in begun] or [self._answer]
+        texts = (each.text for each in answers if isinstance(each, Transcript))
+        parts = (part for each in answers if isinstance(each, Reply) for part in each.content)
+        return is_long(*requests, texts=chain(self._ticket.delivered, texts), parts=parts)
 
     def _usages(self, error: BaseException | None) -> list[Usage]:
         ticket, model = self._ticket, self._ticket.attempt.target.model
@@ -130,6 +146,22 @@ class Asking(Generic[R]):
         if self._answer is not None:
             return [counted(self._answer, ticket.request, model)]
         return untold(ticket.request, ticket.delivered, model, error)
+
+
+async def _uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work; a cancellation meanwhile arrives after it."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled and (current := asyncio.current_task()) is not None:
+        # The same number of cancellations as before, for a timeout counts them.
+        current.uncancel()
+        current.cancel()
+    return task.result()
 
 
 class Silence:

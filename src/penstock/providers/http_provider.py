@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +32,13 @@ from penstock.contract.options import Capabilities, Extra
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
-from penstock.providers.http.byte_limit import COUNT_BYTES, LIST_BYTES, VECTOR_BYTES, ByteAllowance
+from penstock.providers.http.byte_limit import (
+    COUNT_BYTES,
+    ERROR_BYTES,
+    LIST_BYTES,
+    VECTOR_BYTES,
+    ByteAllowance,
+)
 from penstock.providers.http.transport import HttpTransport, TransportSettings, WireResponse
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.redaction.own_secrets import mask_bytes, mask_error
@@ -50,8 +57,8 @@ if TYPE_CHECKING:
 _SIGNED_SECRETS = ("authorization", "x-amz-security-token")
 """What a signed call carries that nobody else may have."""
 _NO_SUCH_PATH = (404, 405)
-_ERROR_LIMIT = 2**18
-"""Bytes of the body of an error that are read: its message is cut after some hundred characters."""
+_READ_ON_LOOP = 4096
+"""Bytes of the body of an error above which it is read and masked in a thread."""
 
 
 class WireProvider:
@@ -260,9 +267,14 @@ class WireProvider:
         signed = (self._signed.get(name, "") for name in _SIGNED_SECRETS)
         return (*self._secrets, *filter(None, signed))
 
-    def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
-        masked = mask_bytes(body[:_ERROR_LIMIT], self.sent_secrets())
-        error = self._dialect.error(status, headers, masked)
+    async def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
+        body = body[:ERROR_BYTES]
+        if len(body) <= _READ_ON_LOOP:
+            return self._read_error(status, headers, body)
+        return await asyncio.to_thread(self._read_error, status, headers, body)
+
+    def _read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
+        error = self._dialect.error(status, headers, mask_bytes(body, self.sent_secrets()))
         if status in _NO_SUCH_PATH and self._url_hint:
             error.message += self._url_hint
             error.args = (error.message,)
@@ -334,7 +346,7 @@ class WireProvider:
         if response.status != 200:
             if call is not None:
                 call.refused()
-            raise self._failed(response.status, response.headers, response.body)
+            raise await self._failed(response.status, response.headers, response.body)
         return response
 
     @contextlib.asynccontextmanager
@@ -362,7 +374,7 @@ class WireProvider:
         if response.status != 200:
             call.refused()
             body = await response.body(*limits)
-            raise self._failed(response.status, response.headers, body)
+            raise await self._failed(response.status, response.headers, body)
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith(("application/json", "text/html")):
             # An error inside a 200, or a proxy's page: never a stream, whatever the status says.

@@ -16,7 +16,7 @@ from penstock.contract.options import Capabilities, ModelPreferences
 from penstock.contract.ports import Health, RouteDecision, Target
 from penstock.routing.explanation import Dropped, explained
 from penstock.routing.filters import Filter, of_provider
-from penstock.routing.forecast import Outlook
+from penstock.routing.forecast import Forecast, Outlook
 from penstock.routing.ranking import (
     AllAvailable,
     Candidate,
@@ -180,7 +180,11 @@ class TargetTable:
         choose targets of any other configured model.
         """
         ranking = await self._rank(request, request_id=None, key=key, streaming=streaming)
-        return self._explained(request, ranking, words=True)
+        outlook, forecasts = self._ways.outlook, {}
+        if outlook is not None:
+            targets = [each.candidate.target for each in ranking.placed if each.opinion is None]
+            forecasts = dict(zip(targets, await outlook(request, targets), strict=True))
+        return self._explained(request, ranking, forecasts)
 
     def renew(self) -> None:
         """A provider was replaced: ask anew what targets can do."""
@@ -234,7 +238,7 @@ class TargetTable:
             request, self._asked(request), self._providers, self._health, limited=key is not None
         )
         whole = name if asked is self._candidates.get(name) else None
-        kept, unable, tight = self._filter(asked, request, streaming, model=whole)
+        kept, unable, tight = await self._filter(asked, request, streaming, model=whole)
         session = session_of(request, name, key) if name in self._ways.sticky else None
         served = self._served(session)
         preferences = request.model_preferences
@@ -264,12 +268,11 @@ class TargetTable:
         return strategy or ways.preferred, ""
 
     def _explained(
-        self, request: SamplingRequest, ranking: _Ranking, *, words: bool = False
+        self,
+        request: SamplingRequest,
+        ranking: _Ranking,
+        forecasts: Mapping[Target, Forecast] = {},
     ) -> RouteDecision:
-        outlook, forecasts = self._ways.outlook, {}
-        if words and outlook is not None:
-            targets = [each.candidate.target for each in ranking.placed if each.opinion is None]
-            forecasts = dict(zip(targets, outlook(request, targets), strict=True))
         return explained(
             request.model,
             ranking.placed,

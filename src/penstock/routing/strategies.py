@@ -117,7 +117,7 @@ class _Least(ABC):
         key: str | None,
     ) -> Sequence[Opinion]:
         """By what is expected; priorities change nothing."""
-        forecasts = self._outlook(request, targets)
+        forecasts = await self._outlook(request, targets)
         values = [self.value(each) for each in forecasts]
         best = min((each for each in values if each is not None), default=None)
         return [
