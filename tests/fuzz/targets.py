@@ -13,7 +13,8 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from penstock.config.load import parse
+from penstock.config.load import describe_needs, parse
+from penstock.config.trust import Contents
 from penstock.contract.errors import ConfigurationError, MalformedResponse, PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Message, Text
@@ -134,9 +135,11 @@ def http(data: bytes) -> None:
 
 
 def toml(data: bytes) -> None:
-    """A configuration."""
+    """A configuration, and what of it needs trust."""
     with contextlib.suppress(ConfigurationError):
         parse(data.decode("utf-8", "replace"))
+    with contextlib.suppress(ConfigurationError):
+        describe_needs(Contents(data), "penstock.toml")
 
 
 def tokens(data: bytes) -> None:
