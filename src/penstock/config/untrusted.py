@@ -188,7 +188,9 @@ def _local(path: Path, _value: str, document: Document) -> bool:
 
 
 def _local_target(path: Path, _value: str, document: Document) -> bool:
-    return _stays_here(document, str(path[3]).partition("/")[0])
+    # The file may have any value where a table is expected, so the name may be missing.
+    target = path[3] if len(path) > 3 else ""
+    return _stays_here(document, str(target).partition("/")[0])
 
 
 def _no_model_file(_path: Path, value: str, document: Document) -> bool:

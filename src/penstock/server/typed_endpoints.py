@@ -166,10 +166,11 @@ async def read_body(exchange: Exchange, kind: type[S]) -> S:
 
     A type whose fields may all be left out takes an empty body for all of them.
     """
-    return kind() if kind is Nothing else await exchange.decoded(partial(_read, kind))
+    return kind() if kind is Nothing else await exchange.decoded(partial(decode_body, kind))
 
 
-def _read(kind: type[S], data: bytes) -> S:
+def decode_body(kind: type[S], data: bytes) -> S:
+    """These bytes as this type; raises InvalidRequest as `read_body` does."""
     if not data and not any(each.required for each in msgspec.structs.fields(kind)):
         return kind()
     if not data:
