@@ -55,7 +55,11 @@ def build_server(tasks: Tasks) -> MCPServer[Any]:
 
 
 class _StreamingTools(StreamingTools):
-    """A progress token is enough to get the pieces of `generate`, whatever the client declares."""
+    """A progress token is enough to get the pieces of `generate`, whatever the client declares.
+
+    For the other tools the client must have declared the extension. A legacy client did so in a
+    message before, which the caller's session remembers.
+    """
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: AnyRequest, call_next: CallNext
@@ -63,7 +67,8 @@ class _StreamingTools(StreamingTools):
         """Ask for chunks on behalf of a client that listens and does not say how."""
         meta = ctx.meta or {}
         silent = (ctx.params or {}).get("stream") is None and meta.get(STREAM_KEY) is None
-        if params.name == "generate" and silent and token_of(ctx) is not None:
+        listens = token_of(ctx) is not None
+        if silent and listens and (params.name == "generate" or present().streams):
             ctx = dataclasses.replace(ctx, meta=cast(Any, {**meta, STREAM_KEY: True}))
         return await super().intercept_tool_call(params, ctx, call_next)
 

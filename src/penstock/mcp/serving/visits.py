@@ -70,6 +70,11 @@ class Visit(Protocol):
         """Whose tasks the caller sees: its own, and nobody else's."""
         ...
 
+    @property
+    def streams(self) -> bool:
+        """Whether the client's session declared the streaming extension in an earlier message."""
+        ...
+
     def room(self, model: str | None, /) -> int:
         """How many tokens an answer may have when the caller does not say."""
         ...

@@ -21,7 +21,7 @@ from penstock.engine.engine import Engine
 from penstock.server.auth.gate import Gate
 from penstock.server.auth.local_guard import is_local_origin
 from penstock.server.dispatch import Route, Routes
-from penstock.server.doors.mcp.calls import SESSION, Calls, kind_of, new_session
+from penstock.server.doors.mcp.calls import SESSION, Calls, kind_of, new_session, streams
 from penstock.server.doors.mcp.errors import MCP_ERRORS
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Event, Exchange
@@ -73,6 +73,7 @@ class MCPEndpoint:
             exchange.access,
             exchange.caller,
             lambda error: self._gate.failed(exchange, error),
+            streams=streams(exchange.headers.get(SESSION, b"")),
         )
         session = new_session(body)
 
