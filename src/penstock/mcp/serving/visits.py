@@ -43,7 +43,9 @@ class ServedEngine(Protocol):
         """How many tokens the model would read."""
         ...
 
-    async def route(self, messages: SamplingRequest, /) -> RouteDecision:
+    async def route(
+        self, messages: SamplingRequest, *, caller: Caller | None = None
+    ) -> RouteDecision:
         """Which targets would be tried in which order, and why."""
         ...
 
@@ -97,6 +99,10 @@ class Visit(Protocol):
 
     async def budgets(self) -> dict[str, Any]:
         """The budgets that concern the caller."""
+        ...
+
+    async def own_budgets(self) -> frozenset[str] | None:
+        """The names of the budgets whose amounts the caller may see; None: all."""
         ...
 
     async def usage(self) -> dict[str, Any]:

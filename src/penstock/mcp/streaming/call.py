@@ -97,9 +97,9 @@ class CallStream:
             if self._ask.delay_s:
                 await self._pause()
             seq = self._sent
-            self._sent, self._reports = seq + 1, 0
             message, meta = self._form(chunk, seq, total)
             await self._notify(seq + 1, total, message, meta)
+            self._sent, self._reports = seq + 1, 0
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Pass on what the tool reports itself, between the numbers of the chunks."""
@@ -131,7 +131,9 @@ class CallStream:
         if total is not None:
             body["total"] = total
         if self._ask.by_field:
-            body |= {"chunk_num": seq + 1, "data": chunk.data}
+            body["chunk_num"] = seq + 1
+        if self._ask.by_field or chunk.is_typed:
+            body["data"] = chunk.data
         if self._made_token:
             body["requestId"] = self._request.request_id
         return chunk.text, {CHUNK_KEY: body}

@@ -37,6 +37,15 @@ class ToolChunk:
     total: int | None = None
     """How many chunks there are, where the server knows."""
 
+    @property
+    def media_type(self) -> str | None:
+        """Of a picture, a sound or other bytes; None for text and JSON."""
+        match self.content:
+            case {"mimeType": str(name)} | {"resource": {"mimeType": str(name)}}:
+                return name
+            case _:
+                return None
+
 
 def stream_tool(
     client: Client,
@@ -121,8 +130,7 @@ class ToolStream:
             raise ToolFailed(f"the tool {self._name!r} failed: {text}")
         if self._inbox.taken or _chunk_count(result) == 0:
             raise StopAsyncIteration
-        data = text if result.structured_content is None else result.structured_content
-        return ToolChunk(0, text, data, total=1)
+        return ToolChunk(0, text, _given(result, text), total=1)
 
     async def aclose(self) -> None:
         """Cancel the call if it still runs, and return when it does not."""
@@ -290,6 +298,17 @@ def _chunk_count(result: CallToolResult) -> int | None:
             return count
         case _:
             return None
+
+
+def _given(result: CallToolResult, text: str) -> Any:
+    """What the tool gave: servers wrap all that is no object, to have one."""
+    match result.structured_content:
+        case None:
+            return text
+        case {"result": value} as whole if len(whole) == 1:
+            return value
+        case data:
+            return data
 
 
 def _read_chunk(message: str | None) -> ToolChunk | None:

@@ -7,10 +7,11 @@ from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension
-from mcp_types import CallToolRequestParams, CallToolResult
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolRequestParams, CallToolResult, TextContent
 
 from penstock.mcp.streaming.call import CallStream, current_call
-from penstock.mcp.streaming.chunks import chunks_of_result
+from penstock.mcp.streaming.returned import recording
 from penstock.mcp.streaming.wire import EXTENSION, STREAM_KEY, AnyRequest, asked
 
 
@@ -39,13 +40,15 @@ class StreamingTools(Extension):
         """Run the call; its chunks go out while it runs, and the stream ends with its result."""
         ask = asked(ctx)
         if ask is None:
-            return await call_next(ctx)
+            with recording():
+                return await call_next(ctx)
         request = dataclasses.replace(ctx)
         stream = CallStream(request, ask)
         stream.follow(request)
         before = current_call.set(stream)
         try:
-            result = await call_next(request)
+            with recording() as returned:
+                result = await call_next(request)
         except BaseException:
             stream.close()
             raise
@@ -56,9 +59,12 @@ class StreamingTools(Extension):
             return result
         try:
             if not stream.claimed and not result.is_error:
-                chunks = chunks_of_result(result, params.name)
+                chunks = returned.chunks(result, params.name)
                 for chunk in chunks:
                     await stream.send(chunk, len(chunks))
+        except ToolError as error:
+            failure = TextContent(type="text", text=str(error))
+            result = CallToolResult(content=[failure], is_error=True)
         finally:
             stream.close()
         return _signed(result, stream)

@@ -19,7 +19,7 @@ from mcp.server.mcpserver.utilities.context_injection import find_context_parame
 from mcp_types import CallToolResult, InputRequiredResult
 
 from penstock.mcp.streaming.call import CallStream, current_call
-from penstock.mcp.streaming.chunks import Chunks, chunk_of
+from penstock.mcp.streaming.chunks import Chunks, Final, chunk_of
 
 P = ParamSpec("P")
 Collect: TypeAlias = Callable[[list[Any]], object]
@@ -151,7 +151,7 @@ class _Pieces:
                 whole = None
             case Iterator():
                 whole = await _from_thread(cast("Iterator[object]", made), self._take)
-            case list():
+            case list() | tuple():
                 items = cast("list[object]", made)
                 for value in items:
                     await self._take(value, len(items))
@@ -168,6 +168,9 @@ class _Pieces:
         return "".join(self._values) if joined else self._values
 
     async def _take(self, value: object, total: int | None = None) -> None:
+        if isinstance(value, Final):
+            self._values.append(cast("Final[Any]", value).value)
+            return
         chunk = chunk_of(value, self._tool, len(self._values))
         self._left -= chunk.size
         if self._left < 0:

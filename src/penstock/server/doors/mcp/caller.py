@@ -97,6 +97,14 @@ class GatewayVisit:
         ]
         return {"budgets": msgspec.to_builtins(found)}
 
+    async def own_budgets(self) -> frozenset[str] | None:
+        """Those of the caller's key; None where no key is asked for."""
+        own = self._access.sees
+        if own is None:
+            return None
+        budgets = [each.budget for each in await self.engine.budgets()]
+        return frozenset(each.name for each in budgets if each.is_for(own))
+
     async def usage(self) -> dict[str, Any]:
         """What the ledger has of the caller's key, or of everybody."""
         ledger, own = await self.engine.ledger(), self._access.sees
