@@ -16,6 +16,7 @@ from mcp.server.mcpserver import MCPServer
 from penstock.cli import main
 from penstock.mcp.serving import server as serving
 from penstock.mcp.serving.visits import present
+from penstock.mcp.streaming.extension import StreamingTools
 from penstock.mcp.tasks import SqliteTasks, Tasks
 from tests.mcp.conformance import rounds
 from tests.mcp.conformance.server import add_everything
@@ -37,8 +38,8 @@ def _tasks_of(file: Path) -> Tasks:
     )
 
 
-def _build(tasks: Tasks) -> MCPServer[Any]:
-    server = _shipped(tasks)
+def _build(tasks: Tasks, streaming: StreamingTools) -> MCPServer[Any]:
+    server = _shipped(tasks, streaming)
     add_everything(server)
     return server
 

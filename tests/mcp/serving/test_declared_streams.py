@@ -13,7 +13,7 @@ from tests.support.keyed import keyed_engine
 from tests.unit.server.gateway_support import running_gateway
 
 ACCEPT = {"accept": "application/json, text/event-stream"}
-EXTENSION = {"dev.penstock/streaming": {}}
+EXTENSION: dict[str, Any] = {"dev.penstock/streaming": {}}
 TOOLS = {
     "generate": {"prompt": "one two"},
     "embed": {"texts": ["x"]},

@@ -197,7 +197,8 @@ def _giver(value: Any) -> Any:
 @pytest.fixture(params=[(way, era) for way in ("stdio", "http") for era in ERAS], ids="-".join)
 async def remote(request: pytest.FixtureRequest) -> AsyncGenerator[tuple[Client, Heard]]:
     heard = Heard()
-    async with held_open(connected(*request.param, heard)) as client:
+    way, era = request.param
+    async with held_open(connected(way, era, heard)) as client:
         yield client, heard
 
 
@@ -237,7 +238,7 @@ class _Session(ServerSession):
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         self.sent += 1
-        if self.sent == 3:
+        if self.sent == 4:  # the first names the stream
             raise ConnectionError("lost")
         await super().report_progress(progress, total, message)
 
@@ -268,6 +269,6 @@ async def test_the_total_is_of_chunks_that_were_sent(era: str) -> None:
             yield word
 
     async with Client(server, mode=era) as client:
-        result = await client.call_tool("words", meta={"dev.penstock/stream": True})  # pyright: ignore[reportArgumentType]
+        result = await client.call_tool("words", meta={"dev.penstock/stream": True})
     assert result.is_error
     assert (result.meta or {})["dev.penstock/stream"]["total_chunks"] == 2

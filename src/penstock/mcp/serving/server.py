@@ -18,6 +18,7 @@ from penstock.mcp.serving.resources import add_resources
 from penstock.mcp.serving.tools import make_tools
 from penstock.mcp.serving.visits import present
 from penstock.mcp.streaming.extension import StreamingTools
+from penstock.mcp.streaming.methods import Elsewhere
 from penstock.mcp.streaming.wire import STREAM_KEY, AnyRequest, token_of
 from penstock.mcp.tasks.extension import Tasks
 from penstock.mcp.tasks.sqlite import SqliteTasks
@@ -35,9 +36,13 @@ def tasks_of(file: Path) -> Tasks:
     return Tasks(SqliteTasks(file), tools={"generate": "optional"}, owner=lambda _: present().owner)
 
 
-def build_server(tasks: Tasks) -> MCPServer[Any]:
-    """The server; it serves whoever `visiting` names. The tasks are closed by whoever made them."""
-    streaming = _StreamingTools()
+def streaming_of(elsewhere: Elsewhere | None = None) -> StreamingTools:
+    """What streams, for the owners that tasks have; `elsewhere` asks the other processes."""
+    return _StreamingTools(owner=lambda _: present().owner, elsewhere=elsewhere)
+
+
+def build_server(tasks: Tasks, streaming: StreamingTools) -> MCPServer[Any]:
+    """The server; it serves the caller of `visiting`. The tasks are closed where they were made."""
     with _logging_as_it_is():
         server: MCPServer[Any] = MCPServer(
             NAME,

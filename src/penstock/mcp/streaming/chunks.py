@@ -81,7 +81,7 @@ def chunk_of(value: object, tool: str, seq: int) -> Chunk:
         if isinstance(value, _BLOCKS):
             return _block(cast("ContentBlock", value))
         if isinstance(value, bytes | bytearray | memoryview):
-            return _bytes(bytes(value))
+            return _bytes(bytes(cast(bytes, value)))
         data, text = dumped(jsonable(value))
         if isinstance(data, str):
             return _text(data)
@@ -89,7 +89,7 @@ def chunk_of(value: object, tool: str, seq: int) -> Chunk:
     # A circle, or half of a surrogate pair.
     except (pydantic_core.PydanticSerializationError, ValueError, RecursionError) as error:
         raise ToolError(
-            f"chunk {seq} of the tool {tool!r} is a {type(value).__name__} that cannot be sent as "
+            f"chunk {seq} of the tool {tool!r} is a {type(cast(object, value)).__name__} that cannot be sent as "
             f"JSON ({error}): remove the circular reference, or the half of a surrogate pair"
         ) from error
 
@@ -108,8 +108,8 @@ def chunks_of_result(result: mcp_types.CallToolResult, tool: str) -> list[Chunk]
     match result.structured_content:
         case {"result": [*items]} if len(items) == len(found):
             return [chunk._replace(data=item) for item, chunk in zip(items, found, strict=True)]
-        case dict() as data if len(found) == 1 and isinstance(found[0].block, TextContent):
-            return [found[0]._replace(data=data)]
+        case dict() if len(found) == 1 and isinstance(found[0].block, TextContent):
+            return [found[0]._replace(data=result.structured_content)]
         case _:
             return found
 

@@ -61,7 +61,7 @@ def dumped(data: Any) -> tuple[Any, str]:
 
 def _with_blobs(value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
-        plain = bytes(value)
+        plain = bytes(cast(bytes, value))
         try:
             return plain.decode()
         except UnicodeDecodeError:

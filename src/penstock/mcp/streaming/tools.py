@@ -20,6 +20,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 
 from penstock.mcp.streaming.call import CallStream, current_call
 from penstock.mcp.streaming.chunks import Chunks, Final, chunk_of
+from penstock.mcp.streaming.streams import cancellable
 
 P = ParamSpec("P")
 Collect: TypeAlias = Callable[[list[Any]], object]
@@ -84,8 +85,17 @@ def _tool(function: Callable[P, object], collect: Collect | None, max_bytes: int
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> object:
         context = kwargs.get(own_context) if own_context else kwargs.pop(_CONTEXT, None)
-        pieces = _Pieces(name, _claimed(context), max_bytes)
-        return await pieces.gather(await _started(function, args, kwargs), collect, returns)
+        stream = _claimed(context)
+        pieces = _Pieces(name, stream, max_bytes)
+
+        async def work() -> object:
+            return await pieces.gather(await _started(function, args, kwargs), collect, returns)
+
+        if stream is None or stream.kept is None:
+            return await work()
+        # Under a task, the call of the client has ended before this begins.
+        with cancellable(stream.kept):
+            return await work()
 
     returns = _collected_type(signature.return_annotation, collect)
     parameters = list(signature.parameters.values())

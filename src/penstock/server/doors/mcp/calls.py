@@ -22,7 +22,7 @@ SESSION = b"mcp-session-id"
 _STREAMS = b"streams-"
 _CANCELLED = "notifications/cancelled"
 _INITIALIZE = "initialize"
-_CANCELS = frozenset({_CANCELLED, "tasks/cancel"})
+_CANCELS = frozenset({_CANCELLED, "tasks/cancel", "dev.penstock/streams/cancel"})
 _REQUESTS = frozenset({"tools/call", "prompts/get"})
 """What asks a model or a tool. All other methods look, wait, list or cancel."""
 

@@ -25,10 +25,12 @@ from penstock.server.doors.mcp.calls import SESSION, Calls, kind_of, new_session
 from penstock.server.doors.mcp.errors import MCP_ERRORS
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Event, Exchange
-from penstock.server.process.peers import Siblings
+from penstock.server.process.peers import Question, Siblings
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from penstock.mcp.streaming.extension import StreamingTools
 
 PATH = "/mcp"
 
@@ -45,6 +47,9 @@ class MCPEndpoint:
         self._manager: StreamableHTTPSessionManager | None = None
         self._running: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+        self._siblings = siblings
+        self._streaming: StreamingTools | None = None
+        siblings.answer(Question.MCP_STREAM, self._about_stream)
 
     def routes(self) -> Routes:
         """It takes POST alone: there is nothing to listen to, and no session to end."""
@@ -111,10 +116,11 @@ class MCPEndpoint:
     async def _run(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
         from mcp.server.transport_security import TransportSecuritySettings
 
-        from penstock.mcp.serving.server import build_server, tasks_of
+        from penstock.mcp.serving.server import build_server, streaming_of, tasks_of
 
         tasks = tasks_of(tasks_file(self._engine().config))
-        server = build_server(tasks)
+        self._streaming = streaming_of(self._elsewhere)
+        server = build_server(tasks, self._streaming)
         server.streamable_http_app(
             stateless_http=True,
             # Names, origins and sizes have been looked at, by rules that may change.
@@ -124,6 +130,13 @@ class MCPEndpoint:
         async with server.session_manager.run(), tasks:
             ready.set_result(server.session_manager)
             await self._closing.wait()
+
+    async def _about_stream(self, order: dict[str, Any]) -> dict[str, Any] | None:
+        return None if self._streaming is None else await self._streaming.answer(order)
+
+    async def _elsewhere(self, order: dict[str, Any]) -> dict[str, Any] | None:
+        answers = await self._siblings.ask(Question.MCP_STREAM, order)
+        return next(iter(answers), None)
 
 
 def tasks_file(config: Config) -> Path:
