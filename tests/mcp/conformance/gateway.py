@@ -22,6 +22,8 @@ from tests.mcp.conformance import rounds
 from tests.mcp.conformance.server import add_everything
 
 CONFIG = """
+[server]
+mcp_resume_s = 30.0
 [providers.fake]
 [models.default]
 targets = ["fake/echo"]

@@ -119,6 +119,12 @@ def _declares_streaming(params: Any) -> bool:
             return False
 
 
+def is_call(body: bytes) -> bool:
+    """Whether this message asks a model or a tool, and gets an answer."""
+    message = _read(body)
+    return message.method in _REQUESTS and message.id is not None
+
+
 def kind_of(body: bytes) -> MessageKind | None:
     """What this message counts as; None: a request of its key."""
     method = _read(body).method

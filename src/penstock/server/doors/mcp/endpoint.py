@@ -21,8 +21,9 @@ from penstock.engine.engine import Engine
 from penstock.server.auth.gate import Gate
 from penstock.server.auth.local_guard import is_local_origin
 from penstock.server.dispatch import Route, Routes
-from penstock.server.doors.mcp.calls import SESSION, Calls, kind_of, new_session, streams
+from penstock.server.doors.mcp.calls import SESSION, Calls, is_call, kind_of, new_session, streams
 from penstock.server.doors.mcp.errors import MCP_ERRORS
+from penstock.server.doors.mcp.resumption import LAST_EVENT, Resumption
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Event, Exchange
 from penstock.server.process.peers import Question, Siblings
@@ -48,18 +49,35 @@ class MCPEndpoint:
         self._running: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._siblings = siblings
+        self._resumption = Resumption()
         self._streaming: StreamingTools | None = None
         siblings.answer(Question.MCP_STREAM, self._about_stream)
 
     def routes(self) -> Routes:
-        """It takes POST alone: there is nothing to listen to, and no session to end."""
-        return {("POST", PATH): Route(self, MCP_ERRORS, counted=False)}
+        """POST for messages, and GET for the rest of an answer; there is no session to end."""
+        return {
+            ("POST", PATH): Route(self, MCP_ERRORS, counted=False),
+            ("GET", PATH): Route(self._resume, MCP_ERRORS, counted=False),
+        }
 
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
         """Hand the request to the SDK, for the caller that the key names."""
         _check_origin(engine, exchange)
         body = await exchange.body()
         self._gate.count(exchange, kind_of(body))
+        session = exchange.headers.get(SESSION, b"").decode("latin-1")
+        resume_s = engine.config.server.mcp_resume_s
+        if resume_s and session and is_call(body):
+            path = events_file(engine.config)
+
+            async def serve(inner: Exchange) -> None:
+                await self._serve(inner, body)
+
+            await self._resumption.run(exchange, session, serve, path, resume_s)
+        else:
+            await self._serve(exchange, body)
+
+    async def _serve(self, exchange: Exchange, body: bytes) -> None:
         manager = await self._started()
         from penstock.mcp.serving.visits import visiting
         from penstock.server.doors.mcp.caller import GatewayVisit
@@ -91,8 +109,20 @@ class MCPEndpoint:
             work = manager.handle_request(exchange.scope, receive, send)
             await self._calls.serve(exchange, body, work)
 
+    async def _resume(self, engine: Engine, exchange: Exchange) -> None:
+        """The rest of an answer that a client lost, where answers are kept."""
+        resume_s = engine.config.server.mcp_resume_s
+        if not resume_s or LAST_EVENT not in exchange.headers:
+            raise HttpProblem(_NOTHING_TO_LISTEN_TO)
+        _check_origin(engine, exchange)
+        self._gate.count(exchange, "messages")
+        session = exchange.headers.get(SESSION, b"").decode("latin-1")
+        path = events_file(engine.config)
+        await self._resumption.resume(exchange, session, path, resume_s)
+
     async def aclose(self) -> None:
         """End it, if it ever began; a task that has not ended fails, and says why."""
+        await self._resumption.aclose()
         self._closing.set()
         if self._manager is not None and self._running is not None:
             await self._running
@@ -144,6 +174,11 @@ def tasks_file(config: Config) -> Path:
     return config.storage.path.with_name("mcp-tasks.db")
 
 
+def events_file(config: Config) -> Path:
+    """Where events are kept for clients that lost their connection."""
+    return config.storage.path.with_name("mcp-events.db")
+
+
 def _import() -> None:
     try:
         importlib.import_module("penstock.mcp.serving.server")
@@ -168,3 +203,13 @@ def _check_origin(engine: Engine, exchange: Exchange) -> None:
                 "origin_not_allowed",
             )
         )
+
+
+_NOTHING_TO_LISTEN_TO = Failure(
+    405,
+    "GET answers with the rest of a lost answer only: send Last-Event-ID, where server.mcp_resume_s "
+    "is set; messages are sent with POST",
+    "invalid_request_error",
+    "method_not_allowed",
+    headers=((b"allow", b"POST"),),
+)
