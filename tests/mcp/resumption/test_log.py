@@ -10,7 +10,7 @@ import pytest
 
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.mcp.resumption.log import STALE_S, EventLimits, EventLog
-from tests.support.clock import Clock
+from tests.support.clock import ManualClock
 
 LIMITS = EventLimits(
     ttl_s=100.0, max_stream_bytes=100, max_streams_per_owner=3, max_total_bytes=250
@@ -18,12 +18,12 @@ LIMITS = EventLimits(
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def log(tmp_path: Path, clock: Clock) -> AsyncGenerator[EventLog]:
+async def log(tmp_path: Path, clock: ManualClock) -> AsyncGenerator[EventLog]:
     found = EventLog(tmp_path / "folder" / "events.db", LIMITS, clock)
     yield found
     await found.aclose()
@@ -44,19 +44,21 @@ async def test_events_come_back_in_their_order(log: EventLog) -> None:
     assert not await log.append("a", [(4, b"late")])
 
 
-async def test_another_process_reads_what_this_one_writes(log: EventLog, clock: Clock) -> None:
+async def test_another_process_reads_what_this_one_writes(
+    log: EventLog, clock: ManualClock
+) -> None:
     other = EventLog(log.path, LIMITS, clock)
     try:
         await log.open("a", "me")
         await log.append("a", [(1, b"one")])
         assert await other.want("a", "me")
         assert await numbers(other, "a") == [1]
-        clock.advance(STALE_S - 1)
+        clock.now += STALE_S - 1
         await log.renew(["a"])
-        clock.advance(STALE_S - 1)
+        clock.now += STALE_S - 1
         assert (await other.after("a", 1)).state == "running"
         # The process that wrote it was killed.
-        clock.advance(1)
+        clock.now += 1
         assert (await other.after("a", 1)).state == "ended"
     finally:
         await other.aclose()
@@ -69,20 +71,20 @@ async def test_only_its_owner_finds_a_stream(log: EventLog) -> None:
     assert not await log.want("b", "me")
 
 
-async def test_a_stream_is_kept_for_a_time(log: EventLog, clock: Clock) -> None:
+async def test_a_stream_is_kept_for_a_time(log: EventLog, clock: ManualClock) -> None:
     await log.open("a", "me")
     await log.append("a", [(1, b"one")])
     await log.end("a")
-    clock.advance(LIMITS.ttl_s + 1)
+    clock.now += LIMITS.ttl_s + 1
     assert not await log.want("a", "me")
     await log.open("b", "me")
     assert await numbers(log, "a") == []
 
 
-async def test_it_knows_when_a_client_asked_last(log: EventLog, clock: Clock) -> None:
+async def test_it_knows_when_a_client_asked_last(log: EventLog, clock: ManualClock) -> None:
     await log.open("a", "me")
     first = await log.renew(["a", "nonesuch"])
-    clock.advance(5)
+    clock.now += 5
     await log.want("a", "me")
     assert (await log.renew(["a"]))["a"] == first["a"] + 5
     assert first.keys() == {"a"}
@@ -97,19 +99,19 @@ async def test_a_stream_that_is_too_large_is_not_kept(log: EventLog) -> None:
 
 
 async def test_an_owner_has_so_many_streams_and_all_together_so_many_bytes(
-    log: EventLog, clock: Clock
+    log: EventLog, clock: ManualClock
 ) -> None:
     for name in "abcd":
-        clock.advance(1)
+        clock.now += 1
         await log.open(name, "me")
         await log.append(name, [(1, b"x" * 20)])
     assert [name for name in "abcd" if await log.want(name, "me")] == ["b", "c", "d"]
     await log.open("other", "you")
     for name in "efgh":
-        clock.advance(1)
+        clock.now += 1
         await log.open(name, name)
         await log.append(name, [(1, b"x" * 90)])
-    clock.advance(1)
+    clock.now += 1
     await log.open("last", "z")
     kept = [name for name in "bcdefgh" if await numbers(log, name)]
     assert kept == ["g", "h"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,15 @@ CALL: dict[str, Any] = {
 }
 
 
-def engine_with(fake: FakeProvider, resume_s: float = 30.0, **keys: str) -> Engine:
+def engine_with(
+    fake: FakeProvider, resume_s: float = 30.0, keys: Mapping[str, str] | None = None
+) -> Engine:
     config = Config.model_validate(
         {
             "server": {"mcp_resume_s": resume_s},
             "providers": {"fake": {"kind": "fake"}},
             "models": {"default": {"targets": ["fake/echo"]}},
-            "keys": {name: {"hash": hash_of(text)} for name, text in keys.items()},
+            "keys": {name: {"hash": hash_of(text)} for name, text in (keys or {}).items()},
         }
     )
     engine = Engine(config, model_files=False, keep_books=True)
@@ -170,9 +172,7 @@ async def test_the_official_client_does_it_by_itself() -> None:
             heard.append(message or "")
 
         arguments = {"prompt": "x", "model": "default"}
-        call = asyncio.create_task(
-            client.call_tool("generate", arguments, progress_callback=hear)
-        )
+        call = asyncio.create_task(client.call_tool("generate", arguments, progress_callback=hear))
         await until(lambda: len(heard) > 5)
         await proxy.cut()
         await proxy.mend()
@@ -185,7 +185,7 @@ async def test_the_official_client_does_it_by_itself() -> None:
 
 async def test_only_its_own_session_and_key_get_it() -> None:
     texts = {"alice": new_text(), "mallory": new_text()}
-    async with running_gateway(engine_with(slow(), **texts)) as gateway:
+    async with running_gateway(engine_with(slow(), keys=texts)) as gateway:
         client = gateway.client
         alice = await session_of(client, key=texts["alice"])
         other = await session_of(client, key=texts["alice"])
@@ -214,9 +214,7 @@ async def test_an_id_that_is_unknown_is_refused(id: str) -> None:
 
 
 @pytest.mark.parametrize(("resume_s", "headers"), [(0.0, {"last-event-id": "x"}), (30.0, {})])
-async def test_there_is_nothing_else_to_listen_to(
-    resume_s: float, headers: dict[str, str]
-) -> None:
+async def test_there_is_nothing_else_to_listen_to(resume_s: float, headers: dict[str, str]) -> None:
     async with running_gateway(engine_with(slow(), resume_s)) as gateway:
         answer = await gateway.client.get("/mcp", headers=headers)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
@@ -282,5 +280,3 @@ async def test_any_worker_has_the_rest(tmp_path: Path) -> None:
                 assert numbers == list(range(len(numbers)))
                 assert rest[-1][1]["result"]["structuredContent"]["text"]
         assert gateway.stop() == 0
-
-

@@ -160,7 +160,7 @@ async def test_watching_ends_without_the_stream(client: Client) -> None:
 @pytest.mark.parametrize("id", ["", "nonesuch", "x" * 10_000])
 async def test_an_unknown_id_is_refused(client: Client, id: str) -> None:
     for request in (get_stream, cancel_stream):
-        with pytest.raises(MCPError, match="streamId .* is unknown here") as failed:
+        with pytest.raises(MCPError, match=r"streamId .* is unknown here") as failed:
             await request(client, id)
         assert failed.value.code == -32602
         assert len(str(failed.value)) < 1000

@@ -88,8 +88,9 @@ def chunk_of(value: object, tool: str, seq: int) -> Chunk:
         return Chunk(data, text, len(text.encode()))
     # A circle, or half of a surrogate pair.
     except (pydantic_core.PydanticSerializationError, ValueError, RecursionError) as error:
+        kind = type(cast(object, value)).__name__
         raise ToolError(
-            f"chunk {seq} of the tool {tool!r} is a {type(cast(object, value)).__name__} that cannot be sent as "
+            f"chunk {seq} of the tool {tool!r} is a {kind} that cannot be sent as "
             f"JSON ({error}): remove the circular reference, or the half of a surrogate pair"
         ) from error
 
@@ -109,7 +110,7 @@ def chunks_of_result(result: mcp_types.CallToolResult, tool: str) -> list[Chunk]
         case {"result": [*items]} if len(items) == len(found):
             return [chunk._replace(data=item) for item, chunk in zip(items, found, strict=True)]
         case dict() if len(found) == 1 and isinstance(found[0].block, TextContent):
-            return [found[0]._replace(data=result.structured_content)]
+            return [found[0]._replace(data=cast("object", result.structured_content))]
         case _:
             return found
 

@@ -207,8 +207,8 @@ def _check_origin(engine: Engine, exchange: Exchange) -> None:
 
 _NOTHING_TO_LISTEN_TO = Failure(
     405,
-    "GET answers with the rest of a lost answer only: send Last-Event-ID, where server.mcp_resume_s "
-    "is set; messages are sent with POST",
+    "GET answers with the rest of a lost answer only: send Last-Event-ID, where "
+    "server.mcp_resume_s is set; messages are sent with POST",
     "invalid_request_error",
     "method_not_allowed",
     headers=((b"allow", b"POST"),),
