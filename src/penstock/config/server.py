@@ -89,6 +89,13 @@ class ServerConfig(Section):
         "repeated requests, in a file next to the ledger. 0: the header is ignored and nothing is "
         "stored.",
     )
+    mcp_resume_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=0.0,
+        description="How long a legacy MCP client that lost its connection to `/mcp` may come back "
+        "for the rest of an answer, with `Last-Event-ID`. The call goes on meanwhile and is paid; "
+        "its events are kept in a file next to the ledger. 0: a lost connection cancels the call.",
+        examples=[60.0],
+    )
     keep_error_text: bool = Field(
         default=True,
         description="Whether the record of a request keeps what a provider said about a failure, "

@@ -264,6 +264,7 @@ HARMLESS = frozenset(
     {
         *(("server", name) for name in ("port", "log", "workers", "grace_s", "drain_s")),
         *(("server", name) for name in ("idempotency_ttl_s", "keep_error_text", "audit_days")),
+        ("server", "mcp_resume_s"),
         *(
             ("providers", "*", name)
             for name in ("kind", "threads", "context", "max_concurrent", "api_version", "region")
