@@ -22,7 +22,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import ProviderStream, Trail
-from penstock.pool.attempt_usage import bills, counted, untold
+from penstock.pool.attempt_usage import bills, counted, estimated, untold
 from penstock.pool.plan import Ticket
 from penstock.pool.targets.latency import Waits
 
@@ -61,6 +61,9 @@ class Asking(Generic[R]):
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Make room; after a 429, for fewer than before."""
         ticket, state = self._ticket, self._ticket.state
+        if ticket.is_cut and isinstance(error, GeneratorExit):
+            # The stream was closed because the answer is whole.
+            error = None
         if isinstance(error, RateLimited):
             # While the place is still held, for it counts among the too many.
             state.slots.throttled(error.retry_after)
@@ -69,7 +72,10 @@ class Asking(Generic[R]):
             state.succeeded(ticket.permit, ticket.pauses)
         elif not isinstance(error, PenstockError):
             ticket.permit.ignore()
-        self._try.end(error, self._bills(error))
+        bills = self._bills(error)
+        if ticket.is_cut and bills:
+            ticket.billed = sum(bills[1:], bills[0])
+        self._try.end(error, bills)
 
     def calling(self) -> AbstractContextManager[None]:
         """The block in which the provider is called; for a stream, until its first event."""
@@ -125,6 +131,8 @@ class Asking(Generic[R]):
             return bills(self._calls.begun, ticket.delivered, model)
         if self._answer is not None:
             return [counted(self._answer, ticket.request, model)]
+        if ticket.is_cut:
+            return [estimated(ticket.request, "".join(ticket.delivered), model)]
         return untold(ticket.request, ticket.delivered, model, error)
 
 

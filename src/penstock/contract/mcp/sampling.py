@@ -262,6 +262,7 @@ def _facts(metadata: Metadata) -> JSONObject:
         stop_detail=metadata.stop_detail,
         first_token_ms=metadata.first_token_ms,
         dropped_options=list(metadata.dropped_options) or None,
+        adapted=list(metadata.adapted) or None,
     )
 
 
