@@ -116,6 +116,13 @@ class ModelConfig(Section):
         "its hints equally well: as they are written; by what is learnt of their answers and the "
         "request's priorities; by expected cost; or by expected time.",
     )
+    adapt: Literal["adapt", "refuse"] = Field(
+        default="adapt",
+        description="What becomes of an advisory option that a target lacks, such as a temperature "
+        "or a reasoning level, in requests of endpoints and of MCP servers. `adapt`: the nearest "
+        "value is sent, or none. `refuse`: the request is refused. The header `x-penstock-adapt` "
+        "of a request goes first.",
+    )
     sticky: bool = Field(
         default=False,
         description="Whether a session stays with the target that has served it, while that one "

@@ -141,6 +141,9 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     dialect: str
     fields: JSONObject = msgspec.field(default_factory=dict[str, Any])
     optional: frozenset[str] = frozenset()
+    inner: frozenset[str] = frozenset()
+    """Those that have no place at the top of the body: only targets that name their place in
+    `Capabilities.sampling_fields` get them."""
     placed: JSONObject = msgspec.field(default_factory=dict[str, Any])
     """Values by their place in the body, such as `generationConfig.topP`: the caller's own options
     in the words of the target. The pool fills it in."""

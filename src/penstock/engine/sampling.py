@@ -7,6 +7,7 @@ from typing import Any, Unpack, cast, overload
 
 import msgspec
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.checks.spelling import suggests_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
@@ -130,8 +131,9 @@ class Sampling:
 
         Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
         for 1000 tokens, with a DeprecationWarning. The paths of problems are spelled as in MCP.
+        Advisory options that the model lacks are adapted, unless `[models.NAME]` says `refuse`.
         """
-        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        request = self._sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
         try:
             return await self.create_message(request, request_id=request_id)
         except InvalidRequest as error:
@@ -147,11 +149,23 @@ class Sampling:
         request_id: str | None = None,
     ) -> StreamHandle:
         """The same as a stream."""
-        request = _sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
+        request = self._sampled(fill_max_tokens(params, stacklevel=2), model, timeout)
         try:
             return await self.create_message_stream(request, request_id=request_id)
         except InvalidRequest as error:
             raise spelled_for_mcp(error) from error.__cause__
+
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks, in `sample` and at endpoints."""
+        del model
+        return "adapt"
+
+    def _sampled(
+        self, params: MCPParams, model: str | None, timeout: float | None
+    ) -> SamplingRequest:
+        request = SamplingRequest.from_mcp(params)
+        adapt = self.adapt_mode(model)
+        return msgspec.structs.replace(request, model=model, timeout=timeout, adapt=adapt)
 
     async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:
         """Stop a running request; False when none of this id runs.
@@ -238,8 +252,3 @@ def _limited(
     if not isinstance(messages, SamplingRequest):
         options = {"max_tokens": max_tokens, **options}
     return request_of(messages, cast(RequestOptions, options))
-
-
-def _sampled(params: MCPParams, model: str | None, timeout: float | None) -> SamplingRequest:
-    request = SamplingRequest.from_mcp(params)
-    return msgspec.structs.replace(request, model=model, timeout=timeout)

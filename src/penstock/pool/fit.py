@@ -261,7 +261,7 @@ def _fields(extra: Extra, able: Capabilities) -> Iterator[_Lack]:
 
 def _takes(name: str, extra: Extra, able: Capabilities) -> bool:
     """Whether the target takes a field of this name, as it is or in its own words."""
-    if extra.dialect == able.extra_of:
+    if extra.dialect == able.extra_of and name not in extra.inner:
         return able.temperature or name not in RANDOMNESS
     return name in PORTABLE_FIELDS and takes_field(name, able)
 

@@ -15,7 +15,8 @@ ANYBODY = "*"
 _REMEMBER_S = 600
 _SHOWN = (
     b"x-request-id, request-id, retry-after, x-penstock-provider, x-penstock-model, "
-    b"x-penstock-cost-usd, x-penstock-attempts, x-ratelimit-limit-requests, "
+    b"x-penstock-cost-usd, x-penstock-attempts, x-penstock-adapted, "
+    b"x-ratelimit-limit-requests, "
     b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
     b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, idempotency-replayed"
 )
