@@ -156,16 +156,16 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "reasoning_level_without_room": Option(
         "reasoning level with `max_tokens` too small for it",
-        lambda able: not able.reasoning or able.min_reasoning_tokens is None,
+        lambda able: able.reasoning and able.min_reasoning_tokens is None,
         "adapted",
     ),
     "tools": Option("Tools", lambda able: able.tools, "refused"),
     "tool_choice": Option(
-        "`tool_choice`: a tool is required", lambda able: able.tools and able.tool_choice, "refused"
+        "`tool_choice`: a tool is required", lambda able: able.tool_choice, "refused"
     ),
     "tool_choice_none": Option("`tool_choice`: none", lambda able: True, "native"),
     "parallel_tools": Option(
-        "no parallel tool calls", lambda able: able.tools and able.parallel_tools_switch, "adapted"
+        "no parallel tool calls", lambda able: able.parallel_tools_switch, "adapted"
     ),
     "mcp_tools": Option(
         "MCP servers that the provider connects to", lambda able: able.native_mcp, "refused"

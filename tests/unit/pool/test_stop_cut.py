@@ -78,9 +78,7 @@ async def test_a_stream_ends_at_the_sequence_across_pieces_and_upstream_is_left(
 @pytest.mark.parametrize("whole", [False, True])
 async def test_what_was_delivered_is_the_bill_and_the_attempt_has_succeeded(whole: bool) -> None:
     def provider() -> StubProvider:
-        return StubProvider(
-            [*chunks("one two three ", "END and more"), Pause()], able=NO_STOPS
-        )
+        return StubProvider([*chunks("one two three ", "END and more"), Pause()], able=NO_STOPS)
 
     seen = Followed(provider())
     reply = await seen.whole() if whole else (await seen.stream())[1]

@@ -74,6 +74,12 @@ _RULES: tuple[Rule, ...] = (
         for kind in ("vllm", "llamacpp", "lmstudio", "openrouter", "together", "fireworks")
     ),
     Rule(kind="openrouter", capabilities={"reasoning_levels": ("minimal", *_ALL_EFFORTS)}),
+    # xAI's models that think refuse it.
+    Rule(
+        models=("grok-4*", "grok-3-mini*", "grok-code*"),
+        kind="xai",
+        capabilities={"stop_sequences": False},
+    ),
     # Servers that go on with the assistant's last message.
     Rule(kind="llamacpp", capabilities={"prefill": True}),
     Rule(kind="groq", capabilities={"prefill": True}),
