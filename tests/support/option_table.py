@@ -21,13 +21,15 @@ DIALECTS = {
 }
 
 
-class Row(NamedTuple):
+class OptionRow(NamedTuple):
     """One model, or all of a dialect that no rule knows."""
 
     kind: str
     models: str
     """A pattern of the catalogue; empty for models that no rule knows."""
     able: Capabilities
+    provider: str = ""
+    """The kind of provider that has it: another one of the same dialect, or the same."""
 
 
 def catalogue_of(kind: str) -> Catalogue:
@@ -36,11 +38,11 @@ def catalogue_of(kind: str) -> Catalogue:
     return package.DIALECT.catalogue
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[OptionRow]:
     """Each dialect, then the models of its catalogue."""
     for kind in DIALECTS:
         catalogue = catalogue_of(kind)
-        yield Row(kind, "", catalogue.base)
+        yield OptionRow(kind, "", catalogue.base)
         seen: set[tuple[str, str]] = set()
         for rule in catalogue.rules:
             for of, pattern in _patterns(rule, kind):
@@ -49,8 +51,8 @@ def rows() -> Iterator[Row]:
                     profile = catalogue.profile(
                         of, sample(pattern), dict([rule.option or ("", "")])
                     )
-                    yield Row(of, pattern, profile.capabilities)
-    yield Row("embedded", "", EmbeddedProvider().capabilities("default"))
+                    yield OptionRow(kind, pattern, profile.capabilities, of)
+    yield OptionRow("embedded", "", EmbeddedProvider().capabilities("default"))
 
 
 def sample(pattern: str) -> str:

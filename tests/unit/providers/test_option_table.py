@@ -26,7 +26,7 @@ from penstock.contract.options import (
 )
 from penstock.contract.ports import Target
 from penstock.pool.fit import Fitted, admit
-from tests.support.option_table import Row, rows
+from tests.support.option_table import OptionRow, rows
 
 TARGET = Target("p", "m")
 ROWS = list(rows())
@@ -102,7 +102,7 @@ def test_every_capability_that_says_no_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind}/{row.models or '*'}")
-def test_what_the_table_says_is_what_a_request_gets(row: Row) -> None:
+def test_what_the_table_says_is_what_a_request_gets(row: OptionRow) -> None:
     for option in OPTIONS:
         request, expected = asked(option), answer(option, row.able)
         refused, fitted = None, None
@@ -134,7 +134,7 @@ def test_what_the_table_says_is_what_a_request_gets(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind}/{row.models or '*'}")
-def test_emulation_needs_no_leave_and_adaptation_does(row: Row) -> None:
+def test_emulation_needs_no_leave_and_adaptation_does(row: OptionRow) -> None:
     for option in OPTIONS:
         strict = msgspec.structs.replace(asked(option), adapt="refuse")
         expected = answer(option, row.able)

@@ -39,6 +39,12 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(models=(*_O_SERIES, *_GPT_5, "gpt-6*"), capabilities={"temperature": False}),
     Rule(models=(*_O_SERIES, *_GPT_5), capabilities={"reasoning_off": False}),
+    Rule(
+        models=(*_OPENAI_BEFORE_REASONING, *_O_SERIES),
+        capabilities={
+            "sampling_fields": {name: name for name in _FIELDS if name != "verbosity"},
+        },
+    ),
     Rule(models=_GPT_5, capabilities={"reasoning_levels": ("minimal", "low", "med", "high")}),
     Rule(
         models=("gpt-5.2*", "gpt-5.3*", "gpt-5.4*", "gpt-5.5*"),
