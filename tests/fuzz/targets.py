@@ -26,8 +26,8 @@ from penstock.contract.errors import ConfigurationError, MalformedResponse, Pens
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Message, Text
 from penstock.contract.ports import Target
-from penstock.pipeline.limits import Limits
 from penstock.mcp.serving.tools import make_tools
+from penstock.pipeline.limits import Limits
 from penstock.pool.fit import admit
 from penstock.providers import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
 from penstock.providers.redaction.own_secrets import mask_bytes
@@ -138,7 +138,7 @@ def bodies(data: bytes) -> None:
     for kind, dialect in _WIRES:
         profile = dialect.catalogue.profile(kind, "m", {})
         with contextlib.suppress(PenstockError):
-            fitting, _ = admit(request, profile.capabilities, Target(kind, "m"))
+            fitting = admit(request, profile.capabilities, Target(kind, "m")).request
             for stream in (False, True):
                 call = dialect.encode("m", fitting, profile, stream)
                 json.loads(call.body or b"{}")
