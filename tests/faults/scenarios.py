@@ -223,6 +223,10 @@ def every_wire() -> Iterator[Scenario]:
         for fault in (*faults, "malformed.prefix") if kind in SSE else faults:
             models, row = (fault, "healthy.b"), BREAKS[fault]
             yield Scenario(row, models, (1, 1), forms=STREAM_ONLY, kind=kind, pool=ONE_RETRY)
+        for way in ("follows.repeating", "follows.bare"):
+            models, said = ("cut.40", way), first_words(40)
+            joined = Scenario("joined", models, (1, 1), forms=STREAM_ONLY, kind=kind)
+            yield replace(joined, text=said + OTHER[len(said) :], pool=ONE_RETRY)
         for fault in ("mislabelled", "zipped"):
             row = "gzip" if fault == "zipped" else fault
             yield Scenario(row, (fault, "healthy.b"), (1, 0), kind=kind, pool=ONE_RETRY)
