@@ -171,6 +171,7 @@ class SamplingConfig(Section):
     context: ContextConfig = Field(
         default_factory=ContextConfig,
         description="MCP servers whose resources `includeContext` attaches.",
+        examples=[{"servers": {"docs": {"url": "https://docs.example.com/mcp"}}}],
     )
 
     @field_validator("servers")

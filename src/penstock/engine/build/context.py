@@ -33,7 +33,7 @@ class _Servers:
     async def __call__(self, query: ContextQuery) -> Sequence[ContextResource]:
         """The resources of the servers that the caller may read, in the order of the file."""
         names = self._names(query)
-        share = self._settings.max_characters // len(names)
+        share = max(1, self._settings.max_characters // len(names))
         found = await asyncio.gather(*(self._read(name, share) for name in names))
         return [resource for several in found for resource in several]
 
