@@ -25,12 +25,14 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from penstock._version import __version__
+from penstock.contract.context import ContextResource
 from penstock.contract.errors import ToolFailed
 from penstock.contract.messages import JSONObject, ToolResult
 from penstock.contract.options import MCPTool, ToolDefinition
 from penstock.contract.tools import Report
 from penstock.mcp.connection import Connection, ServerLost
 from penstock.mcp.connection_limit import ConnectionLimit
+from penstock.mcp.host.context import ContextLimits, read_resources
 from penstock.mcp.host.options import ClientOptions
 from penstock.mcp.http import over_http
 from penstock.mcp.results import result_of
@@ -128,6 +130,24 @@ class ToolAdapter:
             return await client.call_tool(name, arguments, progress_callback=noted)
 
         return result_of(await self._failing(self._connection.run(call)))
+
+    async def resources(
+        self, most: int, characters: int, timeout_s: float
+    ) -> list[ContextResource]:
+        """The texts of at most so many resources; raises ToolFailed when they cannot be read."""
+        limits = ContextLimits(resources=most, characters=characters, timeout_s=timeout_s)
+
+        async def read(client: Client) -> list[ContextResource]:
+            if client.server_capabilities.resources is None:
+                return []
+            return await read_resources(self.name, client.session, limits)
+
+        try:
+            return await self._failing(self._connection.run(read, repeatable=True))
+        except TimeoutError as error:
+            raise ToolFailed(
+                f"the MCP server {self.name!r} gives no resources within {timeout_s:g} s"
+            ) from error
 
     async def aclose(self) -> None:
         """End the connection, and the server where we started it; it opens again when needed."""
