@@ -32,7 +32,7 @@ from penstock.pipeline.hold import Accounts, NoAccounts
 from penstock.pipeline.limits import Limits
 from penstock.pipeline.registry import InFlight
 from penstock.pipeline.scope import NOBODY, Meter
-from penstock.pipeline.validate import validate, validate_embedding, validate_transcription
+from penstock.pipeline.validate import validate_embedding, validate_transcription, validated
 from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage_counters import UsageCounters
@@ -72,7 +72,7 @@ class Pipeline:
     ) -> Result:
         """The whole answer at once."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate(request, self.limits)
+            request = await validated(request, self.limits)
             if caller.review is not None:
                 request = await self._reviewed(meter, request, caller.review)
             limit = request.timeout
@@ -88,7 +88,7 @@ class Pipeline:
     ) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
         with self._meter(request, request_id, caller, stream=True) as meter:
-            request = validate(request, self.limits)
+            request = await validated(request, self.limits)
             if caller.review is not None:
                 request = await self._reviewed(meter, request, caller.review)
             events = self._stream(meter, request)
@@ -100,7 +100,7 @@ class Pipeline:
 
         Where budgets can be read, each target has what they would decide.
         """
-        request = validate(request, self.limits)
+        request = await validated(request, self.limits)
         decision = await self._router.explain(request, key=caller.key)
         try:
             verdicts = await self._accounts.verdicts(request, decision.targets, caller)
@@ -117,7 +117,7 @@ class Pipeline:
         self, request: SamplingRequest, caller: Caller = NOBODY
     ) -> tuple[SamplingRequest, Sequence[RankedTarget]]:
         """The request as it would be made, and the targets that the caller may use, ranked."""
-        request = validate(request, self.limits)
+        request = await validated(request, self.limits)
         decision = await self._router.explain(request, key=caller.key)
         if caller.terms is None:
             return request, decision.ranked
@@ -130,7 +130,7 @@ class Pipeline:
         with Meter(
             request, InFlight(), UsageCounters(), Hooks(), self._accounts, caller=caller
         ) as meter:
-            request = validate(request, self.limits)
+            request = await validated(request, self.limits)
             ranked = await meter.within(request.timeout, lambda: self._router.rank(request))
             async with meter.paying(request, ranked):
                 pass
@@ -139,7 +139,7 @@ class Pipeline:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.
         with Meter(request, InFlight(), UsageCounters(), Hooks(), NoAccounts()) as meter:
-            request = validate(request, self.limits)
+            request = await validated(request, self.limits)
             return await meter.within(request.timeout, lambda: self._count(request, caller))
 
     async def embed(
@@ -221,7 +221,7 @@ class Pipeline:
         """The request as its reviewer has left it, which must be valid too."""
         with meter.paused():
             request = await review(request, self._estimate)
-        return validate(request, self.limits)
+        return await validated(request, self.limits)
 
     async def _estimate(self, request: SamplingRequest) -> Estimate:
         ranked = await self._router.rank(request)
