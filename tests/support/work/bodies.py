@@ -130,7 +130,10 @@ def chat() -> Mapping[str, Maker]:
             {
                 "role": "user",
                 "content": [
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+                    }
                 ]
                 * n,
             }
