@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from penstock._version import __version__
+from penstock.contract.checks.lengths import PROBLEM, cut
 from penstock.contract.errors import ToolFailed
 from penstock.contract.messages import JSONObject, ToolResult
 from penstock.contract.options import MCPTool, ToolDefinition
@@ -152,9 +153,13 @@ class ToolAdapter:
         try:
             return await work
         except ServerLost as error:
-            raise ToolFailed(f"the MCP server {self.name!r} cannot be reached: {error}") from error
+            raise ToolFailed(
+                f"the MCP server {self.name!r} cannot be reached: {cut(str(error), PROBLEM)}"
+            ) from error
         except MCPError as error:
-            raise ToolFailed(f"the MCP server {self.name!r} refuses: {error}") from error
+            raise ToolFailed(
+                f"the MCP server {self.name!r} refuses: {cut(str(error), PROBLEM)}"
+            ) from error
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
