@@ -109,7 +109,7 @@ class ToolAdapter:
             async with self._listing:
                 # Others who waited here find what the first one has fetched.
                 if time.monotonic() >= self._good_until:
-                    await self._failing(self._list())
+                    return await self._failing(self._list())
         return self._listed
 
     async def call(
@@ -181,15 +181,16 @@ class ToolAdapter:
             sampling_capabilities=None if sampling is None else sampling["sampling_capabilities"],
         )
 
-    async def _list(self) -> None:
+    async def _list(self) -> tuple[ServerTool, ...]:
         changes, fresh_until, found = await self._connection.run(self._fetch, repeatable=True)
-        self._listed = tuple(
+        listed = tuple(
             ServerTool(self, tool)
             for tool in found
             if self._allowed is None or tool.name in self._allowed
         )[:MOST_TOOLS]
         if changes == self._changes:
-            self._good_until = fresh_until
+            self._listed, self._good_until = listed, fresh_until
+        return listed
 
     async def _fetch(self, client: Client) -> tuple[int, float, list[mcp_types.Tool]]:
         """As of which change, until when it is good, and the tools."""
@@ -247,8 +248,17 @@ class ToolAdapter:
         self._good_until = 0.0
 
     async def _watch(self, client: Client) -> None:
-        """Listen for changes where a server tells of them only to those who ask."""
+        """Keep the list up to date while the connection lives, and no longer."""
         self._note_change()  # for this may be another server than before
+        try:
+            await self._listen(client)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._note_change()  # for nobody will hear of the next one
+            self._listed = ()
+
+    async def _listen(self, client: Client) -> None:
+        """Listen for changes where a server tells of them only to those who ask."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
@@ -256,21 +266,18 @@ class ToolAdapter:
             return  # It tells everybody; `_notice` hears it.
         clock = asyncio.get_running_loop().time
         pause_s = _SHORTEST_PAUSE_S
-        try:
-            while True:
-                began = clock()
-                with contextlib.suppress(SubscriptionLost, MCPError, TimeoutError):
-                    async with client.listen(tools_list_changed=True) as changes:
-                        # What was listed before may be another server's, or has changed meanwhile.
+        while True:
+            began = clock()
+            with contextlib.suppress(SubscriptionLost, MCPError, TimeoutError):
+                async with client.listen(tools_list_changed=True) as changes:
+                    # What was listed before may be another server's, or has changed meanwhile.
+                    self._note_change()
+                    async for _ in changes:
                         self._note_change()
-                        async for _ in changes:
-                            self._note_change()
-                if clock() - began > pause_s:
-                    pause_s = _SHORTEST_PAUSE_S
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        finally:
-            self._note_change()  # for nobody will hear of the next one
+            if clock() - began > pause_s:
+                pause_s = _SHORTEST_PAUSE_S
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 class ServerTool:
