@@ -124,7 +124,7 @@ async def test_another_session_gets_nothing_of_it(tmp_path: Path) -> None:
     gate.set()
     async with server_at(tmp_path / "events.db", gate) as (_, tool, http):
         body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
-        call = {
+        call: dict[str, Any] = {
             "jsonrpc": "2.0",
             "id": 2,
             "method": "tools/call",
