@@ -134,5 +134,21 @@ def test_a_bound_is_at_most_the_bytes(text: str) -> None:
     assert upper(text).shared <= 12 * size + 1
 
 
+def test_a_model_whose_name_says_nothing_is_bounded_by_the_bytes() -> None:
+    words = " PURPOSE RIVER jj" * 100
+    for name in ("default", "my-llama-2-mix", "acme/model-1", ""):
+        assert upper_text(words, family_of(name)) == len(words) + 1, name
+    assert upper_text(words, family_of("llama-2-70b-chat")) < len(words) * 0.6
+
+
+def test_pairs_and_words_of_the_list_hold_for_a_sentencepiece_tokenizer() -> None:
+    count = tokenizers()["llama-2"]
+    family = family_of("llama-2-70b-chat")
+    for part in (" PURPOSE", " jj", "jj ", "Zw", " xqzj", "fetchAll", " Mühle", "\u0e07", "\t\t"):
+        for times in (1, 10, 300):
+            text = part * times
+            assert count(text) <= upper_text(text, family), (part, times)
+
+
 def test_what_grows_before_it_is_tokenized_counts_as_what_it_becomes() -> None:
     assert upper("\ufdfa").shared >= 18

@@ -208,6 +208,8 @@ def test_an_aac_counts_by_its_frames() -> None:
     # Four minutes in 80 kB; at the lowest rate of speech that would be one.
     assert seconds(aac(10_000), "audio/aac") == 233
     assert seconds(aac(10_000, rate=12, blocks=4), "audio/aac") == 5573
+    # A frame that claims to hold the others.
+    assert seconds(b"\xff\xf1\x50\x83\xff\xff\xfc" + aac(1000), "audio/aac") == 24
     # Neither another name, nor a tag, nor rubbish before them hides the frames.
     assert seconds(aac(10_000), "audio/wav") == 233
     assert seconds(b"ID3\4\0\0\0\0\0\0" + aac(10_000), "audio/mpeg") == 233

@@ -128,7 +128,7 @@ class Asking(Generic[R]):
 
     async def _bills(self, error: BaseException | None) -> list[Usage]:
         if self._counts_long():
-            found = await _uncancelled(asyncio.to_thread(self._usages, error))
+            found = await uncancelled(asyncio.to_thread(self._usages, error))
         else:
             found = self._usages(error)
         if any(usage.implausible for usage in found):
@@ -155,7 +155,7 @@ class Asking(Generic[R]):
         return untold(ticket.request, ticket.delivered, model, error)
 
 
-async def _uncancelled(work: Coroutine[Any, Any, T]) -> T:
+async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
     """The result of the work; a cancellation meanwhile arrives after it."""
     task = asyncio.ensure_future(work)
     cancelled = False

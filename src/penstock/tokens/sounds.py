@@ -39,7 +39,7 @@ _AAC_SAMPLES_A_SECOND = (
     *(96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025),
     *(8_000, 7_350),
 )
-_AAC_SAMPLES = 1024
+_AAC_SAMPLES, _AAC_HEAD = 1024, 7
 _AMR_BYTES = (12, 13, 15, 17, 19, 20, 26, 31, 5, 6, 5, 5)
 _AMR_WIDE_BYTES = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5)
 """What follows the first byte of a frame, by its type; nothing for all further types."""
@@ -115,19 +115,22 @@ def _wav_format(chunk: bytes) -> int:
 
 def _mpeg(data: bytes, steps: Steps) -> float:
     """The sum of its frames; what lies between them counts as the longest frames would."""
-    seconds, at, framed = 0.0, 0, 0
+    seconds, at, framed, reached = 0.0, 0, 0, 0
     while (found := _MPEG_FRAME.search(data, at)) is not None:
         steps.take(1)
         if steps.left < 0:
             return seconds + (len(data) - at) / _OF_EMPTY_AAC
         at = found.start()
-        length, lasts = (_mp3_frame if data[at + 1] & 6 else _aac_frame)(data, at)
+        aac = not data[at + 1] & 6
+        length, lasts = (_aac_frame if aac else _mp3_frame)(data, at)
         if not length:
             at += 1
             continue
         seconds += lasts
-        framed += length
-        at += length
+        framed += max(0, at + length - max(at, reached))
+        reached = max(reached, at + length)
+        # Decoders of AAC find frames inside of one whose length is wrong.
+        at += _AAC_HEAD if aac else length
     # A tag of pictures and words before the sound is no sound.
     between = max(0, len(data) - framed - _id3(data))
     return seconds + between / _OF_MPEG
@@ -137,7 +140,7 @@ def _aac_frame(data: bytes, at: int) -> tuple[int, float]:
     """How many bytes a frame of ADTS has, and how many seconds."""
     head = int.from_bytes(data[at : at + 7], "big")
     rate, length, blocks = head >> 34 & 15, head >> 13 & 0x1FFF, (head & 3) + 1
-    if len(data) < at + 7 or rate >= len(_AAC_SAMPLES_A_SECOND) or length < 7:
+    if len(data) < at + _AAC_HEAD or rate >= len(_AAC_SAMPLES_A_SECOND) or length < _AAC_HEAD:
         return 0, 0.0
     return length, blocks * _AAC_SAMPLES / _AAC_SAMPLES_A_SECOND[rate]
 
