@@ -502,6 +502,8 @@ async def main() -> None:
             await engine.create_message("Hi", max_tokens=9)
         except penstock.RateLimited as error:
             print(error.provider, error.retryable, error.retry_after)
+            assert error.metadata is not None
+            print(error.metadata.attempts, error.metadata.cost_usd)
         except penstock.PenstockError as error:
             print("anything else:", error)
 
@@ -535,7 +537,7 @@ def error_page() -> str:
         "A stream that fails before its first event raises; one that fails later ends with an "
         "`Error` event that holds the same error. Never both.",
         _fence("python", _CATCHING),
-        _fence("text", "fake True 2"),
+        _fence("text", "fake True 2\n1 0.0"),
         "## Each of them\n\n`retryable` is what holds unless the provider says otherwise.",
         _table(("error", "retryable", "also carries", "meaning"), rows),
         source="src/penstock/contract/errors.py",
@@ -716,11 +718,16 @@ def price_sources() -> str:
 def admin_endpoints() -> str:
     """A row for each endpoint of the admin API."""
     rows = (
-        [f"`{method.upper()} {path}`", _names(operation), operation["summary"]]
+        [f"`{method.upper()} {path}`", _names(operation), _first_paragraph(operation)]
         for path, methods in admin_document()["paths"].items()
         for method, operation in methods.items()
     )
     return _table(("endpoint", "parameters and fields", "what it does"), rows)
+
+
+def _first_paragraph(operation: dict[str, Any]) -> str:
+    # A blank line would end the table.
+    return " ".join(operation["summary"].partition("\n\n")[0].split())
 
 
 def _names(operation: dict[str, Any]) -> str:

@@ -83,6 +83,7 @@ from penstock.contract.messages import (
     system,
     user,
 )
+from penstock.contract.metadata import ErrorMetadata
 from penstock.contract.options import (
     Capabilities,
     Extra,
@@ -175,6 +176,7 @@ __all__ = [
     "EmbeddingResult",
     "Engine",
     "Error",
+    "ErrorMetadata",
     "Extra",
     "GeneratorEvent",
     "GeneratorStream",

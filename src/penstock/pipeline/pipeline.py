@@ -37,6 +37,7 @@ from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage_counters import UsageCounters
 from penstock.tokens import estimate_request
+from penstock.tokens.size import measured
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Pipeline:
         """The stages, introduced to each other by the gateway; `hooks` hear of each request."""
         self._router = router
         self._pool = pool
-        self._limits = limits
+        self.limits = limits
         self._accounts = accounts or NoAccounts()
         self.hooks = hooks or Hooks()
         self.usage = UsageCounters()
@@ -72,7 +73,7 @@ class Pipeline:
     ) -> Result:
         """The whole answer at once."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             if caller.review is not None:
                 request = await self._reviewed(meter, request, caller.review)
             limit = request.timeout
@@ -88,19 +89,21 @@ class Pipeline:
     ) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
         with self._meter(request, request_id, caller, stream=True) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             if caller.review is not None:
                 request = await self._reviewed(meter, request, caller.review)
             events = self._stream(meter, request)
             first = await anext(events)
-        return StreamHandle(meter.request_id, meter.attempt, first, events)
+        return StreamHandle(
+            meter.request_id, meter.attempt, first, events, failure=lambda: meter.failure
+        )
 
     async def route(self, request: SamplingRequest, caller: Caller = NOBODY) -> RouteDecision:
         """The targets that `run` and `start` would try, in their order, with the reasons.
 
         Where budgets can be read, each target has what they would decide.
         """
-        request = validate(request, self._limits)
+        request = validate(request, self.limits)
         decision = await self._router.explain(request, key=caller.key)
         try:
             verdicts = await self._accounts.verdicts(request, decision.targets, caller)
@@ -117,7 +120,7 @@ class Pipeline:
         self, request: SamplingRequest, caller: Caller = NOBODY
     ) -> tuple[SamplingRequest, Sequence[RankedTarget]]:
         """The request as it would be made, and the targets that the caller may use, ranked."""
-        request = validate(request, self._limits)
+        request = validate(request, self.limits)
         decision = await self._router.explain(request, key=caller.key)
         if caller.terms is None:
             return request, decision.ranked
@@ -130,7 +133,7 @@ class Pipeline:
         with Meter(
             request, InFlight(), UsageCounters(), Hooks(), self._accounts, caller=caller
         ) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             ranked = await meter.within(request.timeout, lambda: self._router.rank(request))
             async with meter.paying(request, ranked):
                 pass
@@ -139,7 +142,7 @@ class Pipeline:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.
         with Meter(request, InFlight(), UsageCounters(), Hooks(), NoAccounts()) as meter:
-            request = validate(request, self._limits)
+            request = validate(request, self.limits)
             return await meter.within(request.timeout, lambda: self._count(request, caller))
 
     async def embed(
@@ -151,7 +154,7 @@ class Pipeline:
     ) -> EmbeddingResult:
         """A vector for each text."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_embedding(request, self._limits)
+            request = validate_embedding(request, self.limits)
             async with meter.paying(request, (target,)):
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.embed(target, request, meter.trail)
@@ -168,7 +171,7 @@ class Pipeline:
     ) -> TranscriptionResult:
         """The words of a recording."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_transcription(request, self._limits)
+            request = validate_transcription(request, self.limits)
             async with meter.paying(request, ranked) as targets:
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.transcribe(targets, request, meter.trail)
@@ -221,12 +224,13 @@ class Pipeline:
         """The request as its reviewer has left it, which must be valid too."""
         with meter.paused():
             request = await review(request, self._estimate)
-        return validate(request, self._limits)
+        return validate(request, self.limits)
 
     async def _estimate(self, request: SamplingRequest) -> Estimate:
         ranked = await self._router.rank(request)
         cost = await self._accounts.estimate(request, ranked)
-        return Estimate(estimate_request(request, ranked[0].model), cost)
+        tokens = await measured(request, lambda: estimate_request(request, ranked[0].model))
+        return Estimate(tokens, cost)
 
     async def _count(self, request: SamplingRequest, caller: Caller) -> TokenCount:
         # Nothing is answered, so no target's answers are too short for it.
@@ -239,7 +243,9 @@ class Pipeline:
         except (ModelNotFound, ProviderUnavailable):
             # A server that does not count, or cannot just now, is no reason to know nothing.
             counted = None
-        tokens = estimate_request(request, target.model) if counted is None else counted
+        tokens = counted
+        if tokens is None:
+            tokens = await measured(request, lambda: estimate_request(request, target.model))
         return TokenCount(tokens, counted is None, target.provider, target.model)
 
     async def _stream(self, meter: Meter, request: SamplingRequest) -> EventBatches:

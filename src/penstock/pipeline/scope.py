@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from penstock.contract.adaptation import OMITTED
 from penstock.contract.checks.lengths import cut
-from penstock.contract.errors import PenstockError, ProviderTimeout
+from penstock.contract.errors import PenstockError, ProviderTimeout, attach_metadata
 from penstock.contract.exchange import (
     AnyRequest,
     EmbeddingRequest,
@@ -24,6 +24,7 @@ from penstock.contract.exchange import (
     Usage,
     Vectors,
 )
+from penstock.contract.metadata import ErrorMetadata
 from penstock.contract.ports import Attempt, Target
 from penstock.contract.requests import Caller
 from penstock.contract.terms import Admission, Terms
@@ -33,7 +34,7 @@ from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.record_builder import Trail
 from penstock.telemetry.records import Operation, RequestContent, RequestStarted
 from penstock.telemetry.usage_counters import UsageCounters
-from penstock.tokens.size import is_long
+from penstock.tokens.size import measured
 
 T = TypeVar("T")
 _OPERATIONS: dict[type, Operation] = {
@@ -46,7 +47,7 @@ NOBODY = Caller()
 
 async def _admitted(terms: Terms, request: AnyRequest, targets: Sequence[Target]) -> Admission:
     # Only the count is made in a thread: the windows of the key belong to the loop.
-    count = await asyncio.to_thread(terms.count, request, targets) if is_long(request) else None
+    count = await measured(request, lambda: terms.count(request, targets))
     return terms.admit(request, targets, count)
 
 
@@ -63,6 +64,7 @@ class Meter:
         "_started",
         "_usage",
         "attempt",
+        "failure",
         "request_id",
         "trail",
     )
@@ -92,6 +94,8 @@ class Meter:
         self._started = time.perf_counter()
         self._first_token_s: float | None = None
         self._ended = False
+        self.failure: ErrorMetadata | None = None
+        """What is known of the request, once it has failed."""
         sampling = isinstance(request, SamplingRequest)
         self.trail = Trail(
             hooks,
@@ -179,8 +183,12 @@ class Meter:
         if isinstance(error, PenstockError):
             error.located(request_id=self.request_id)
         if not self._ended:
+            cost = self._accounts.cost(self.trail.attempts)
+            self.failure = self._failure(target, cost)
+            if isinstance(error, PenstockError | asyncio.CancelledError):
+                attach_metadata(error, self.failure)
             self._usage.failed(error, target, self._caller.key)
-            self._end(error, cost_nanos=self._accounts.cost(self.trail.attempts))
+            self._end(error, cost_nanos=cost)
 
     def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """What the work gives; raises ProviderTimeout when the request's own limit runs out."""
@@ -220,6 +228,22 @@ class Meter:
             stop_detail=answer.stop_detail if isinstance(answer, Reply) else None,
             embedding_count=None if vectors is None else len(vectors),
             embedding_dims=None if vectors is None else len(vectors[0]),
+        )
+
+    def _failure(self, target: Target | None, cost_nanos: int | None) -> ErrorMetadata:
+        tried, first_s = self.trail.attempts, self._first_token_s
+        if tried:
+            target = Target(tried[-1].provider, tried[-1].model)
+        return ErrorMetadata(
+            request_id=self.request_id,
+            latency_ms=round(self._elapsed_s() * 1000),
+            provider=None if target is None else target.provider,
+            model=None if target is None else target.model,
+            first_token_ms=None if first_s is None else round(first_s * 1000),
+            attempts=len(tried),
+            api_calls=len(tried),
+            usage=self.trail.used or Usage(),
+            cost_nanos=cost_nanos,
         )
 
     def _used(self, told: Usage) -> Usage:

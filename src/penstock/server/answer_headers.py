@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -22,11 +22,7 @@ def facts(metadata: Metadata) -> list[Header]:
     told += _adapted(metadata.adapted)
     if metadata.cost_nanos is not None:
         told.append((b"x-penstock-cost-usd", nanos_to_text(metadata.cost_nanos).encode()))
-    if metadata.continued_by is not None:
-        told.append((b"x-penstock-continued-by", header_value(metadata.continued_by)))
-    if metadata.stop_detail is not None:
-        told.append((b"x-penstock-stop-detail", header_value(metadata.stop_detail)))
-    return told
+    return [*told, *_known_at_the_end(metadata)]
 
 
 def stream_facts(request_id: str, attempt: Attempt) -> list[Header]:
@@ -34,6 +30,18 @@ def stream_facts(request_id: str, attempt: Attempt) -> list[Header]:
     target = attempt.target
     told = _facts(request_id, target.provider, target.model, attempt.number)
     return told + _adapted(tuple(map(str, attempt.adapted)))
+
+
+def stream_end_facts(metadata: Metadata) -> bytes:
+    """Comments before the terminal event: what the headers of a stream could not say yet."""
+    return b"".join(b": %b: %b\n\n" % header for header in _known_at_the_end(metadata))
+
+
+def _known_at_the_end(metadata: Metadata) -> Iterator[Header]:
+    if metadata.continued_by is not None:
+        yield b"x-penstock-continued-by", header_value(metadata.continued_by)
+    if metadata.stop_detail is not None:
+        yield b"x-penstock-stop-detail", header_value(metadata.stop_detail)
 
 
 def _facts(request_id: str, provider: str, model: str, attempts: int) -> list[Header]:

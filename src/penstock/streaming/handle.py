@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from types import TracebackType
 
-from penstock.contract.errors import RequestCancelled, StreamInterrupted
+from penstock.contract.errors import PenstockError, RequestCancelled, StreamInterrupted
 from penstock.contract.events import Cancelled, Chunk, Complete, Error, StreamEvent
 from penstock.contract.exchange import Result
+from penstock.contract.metadata import ErrorMetadata
 from penstock.contract.ports import Attempt
 from penstock.streaming.callbacks import StreamCallbacks, tell, tell_stopped
 
@@ -30,16 +31,27 @@ class StreamHandle:
         attempt: Attempt,
         first: Sequence[StreamEvent],
         rest: EventBatches,
+        *,
+        failure: Callable[[], ErrorMetadata | None] | None = None,
     ) -> None:
-        """Made by the engine once the first events are there."""
+        """Made by the engine once the first events are there.
+
+        `failure` gives what is known of the request once it has failed.
+        """
         self.request_id = request_id
         self.attempt = attempt
         """Which target answers, and how many were tried up to it."""
         self._ready = deque(first)
         self._rest = rest
+        self._failure = failure
         self._reader: asyncio.Task[object] | None = None
         self._stopped = False
         self._end: Complete | Error | Cancelled | None = None
+        self._finish: Callable[[Complete], Complete | Error] = lambda end: end
+
+    def finish_with(self, finish: Callable[[Complete], Complete | Error]) -> None:
+        """Replace the event `Complete` by what this makes of it; before the stream is read."""
+        self._finish = finish
 
     @property
     def ended(self) -> bool:
@@ -59,7 +71,7 @@ class StreamHandle:
             self._ready.extend(await self._next_batch())
         event = self._ready.popleft()
         if isinstance(event, _TERMINAL):
-            self._end = event
+            event = self._end = self._finished(event)
         return event
 
     async def batches(self) -> EventBatches:
@@ -68,7 +80,8 @@ class StreamHandle:
             batch = list(self._ready) or await self._next_batch()
             self._ready.clear()
             if batch and isinstance(last := batch[-1], _TERMINAL):
-                self._end = last
+                self._end = self._finished(last)
+                batch = [*batch[:-1], self._end]
             yield batch
         await self._rest.aclose()
 
@@ -149,7 +162,7 @@ class StreamHandle:
             return await anext(self._rest)
         except StopAsyncIteration:
             error = StreamInterrupted("the stream ended without its terminal event")
-            return (Error(error.located(request_id=self.request_id)),)
+            return (Error(self._located(error)),)
         except asyncio.CancelledError:
             # `cancel()` interrupts the reader by cancelling its task, which is undone here; a
             # cancellation of the reader by somebody else must go on unharmed.
@@ -161,9 +174,16 @@ class StreamHandle:
         finally:
             self._reader = None
 
+    def _finished(self, end: Complete | Error | Cancelled) -> Complete | Error | Cancelled:
+        return self._finish(end) if isinstance(end, Complete) else end
+
     def _outcome(self) -> Result:
         if isinstance(self._end, Complete):
             return self._end.result
         if isinstance(self._end, Error):
             raise self._end.error
-        raise RequestCancelled("the request was cancelled", request_id=self.request_id)
+        raise self._located(RequestCancelled("the request was cancelled"))
+
+    def _located(self, error: PenstockError) -> PenstockError:
+        failed = None if self._failure is None else self._failure()
+        return error.located(request_id=self.request_id, metadata=failed)

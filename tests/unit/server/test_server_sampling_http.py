@@ -101,6 +101,26 @@ async def test_the_model_by_its_name_and_by_a_hint() -> None:
     assert plain.headers["x-penstock-provider"] == "small"
 
 
+@pytest.mark.parametrize(
+    ("settings", "providers"),
+    [({}, ["free", "dear", "dear"]), ({"priorities": "off"}, ["dear", "dear", "dear"])],
+)
+async def test_priorities_choose_among_the_targets_of_an_ordered_model(
+    settings: dict[str, str], providers: list[str]
+) -> None:
+    targets = ["dear/gpt-6-astra", "free/gpt-6-luna"]
+    config = Config.model_validate(
+        {
+            "providers": {"dear": {"kind": "fake"}, "free": {"kind": "fake"}},
+            "models": {"m": {"targets": targets, **settings}},
+        }
+    )
+    asked = [{"speedPriority": 1}, {"intelligencePriority": 1}, {"speedPriority": 0}]
+    async with running_gateway(Engine(config)) as gateway:
+        answers = [await sample(gateway, modelPreferences=each) for each in asked]
+    assert [each.json()["_metadata"]["provider"] for each in answers] == providers
+
+
 async def test_without_max_tokens_it_is_a_thousand(gateway: Gateway, fake: FakeProvider) -> None:
     body = params()
     del body["maxTokens"]

@@ -102,7 +102,12 @@ def in_callers_words(error: InvalidRequest, call: ResponsesCall) -> InvalidReque
             for problem in error.problems
         ]
     )
-    told.located(provider=error.provider, model=error.model, request_id=error.request_id)
+    told.located(
+        provider=error.provider,
+        model=error.model,
+        request_id=error.request_id,
+        metadata=error.metadata,
+    )
     return told
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.requests import Caller
+from penstock.engine.build.pool import limits_of
 from penstock.engine.engine import Engine
 from penstock.pipeline.registry import id_problem
 from penstock.server.answer_headers import facts, stream_facts
@@ -33,7 +35,7 @@ class CreateMessage:
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
         """Answer whole, or as events."""
         exchange.request_id = _callers_id(exchange)
-        call = await exchange.decoded(read_body)
+        call = await exchange.decoded(partial(read_body, limits_of(engine.config)))
         call = call._replace(request=adapting(call.request, engine, exchange.headers))
         caller = self._approvals.caller(engine, exchange.caller)
         try:
@@ -45,7 +47,7 @@ class CreateMessage:
                 )
                 await exchange.reply(encode(result), facts(result.metadata))
         except InvalidRequest as error:
-            told = in_callers_words(error, REQUEST_ID.decode())
+            told = in_callers_words(error, REQUEST_ID.decode(), call.paths)
             if told is error:
                 raise
             raise told from error
