@@ -317,6 +317,11 @@ _EXAMPLES: Mapping[str, str] = {
         'requests_per_minute = 20\nbudget = { limit_usd = 1.0, period = "day" }\n\n'
         '[sampling.servers."*"]\napproval = "ask"\ntools = false\n'
     ),
+    "sampling.context": "[sampling.context]\nmax_resources = 5\nmax_characters = 20_000\n",
+    "sampling.context.servers.NAME": (
+        '[sampling.context.servers.docs]\nurl = "https://docs.example.com/mcp"\n'
+        'http_headers = { authorization = "Bearer ${DOCS_TOKEN:-}" }\nkeys = ["ci"]\n'
+    ),
     "storage": '[storage]\nurl = "sqlite:////var/lib/penstock/ledger.db"\nsynchronous = "full"',
     "telemetry": (
         '[telemetry]\notlp_endpoint = "http://127.0.0.1:4318"\n'
@@ -342,6 +347,13 @@ def configuration() -> str:
             _EXAMPLES["sampling.servers"],
         )
     )
+    sections += [
+        _described(heading, definitions[section], _EXAMPLES[heading.strip("[]")])
+        for heading, section in (
+            ("[sampling.context]", "ContextConfig"),
+            ("[sampling.context.servers.NAME]", "ContextServerConfig"),
+        )
+    ]
     order = _text(load.find.__doc__).partition(";")[0]
     return _page(
         "Configuration",
@@ -450,7 +462,11 @@ def _default(key: str, field: dict[str, Any], required: Sequence[str]) -> str:
 
 _WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true, false"}
 _FORMATS = {"password": "secret text", "date-time": "date or moment"}
-_TABLES = {"PriceConfig": "a price, as above", "KeyBudgetConfig": "table"}
+_TABLES = {
+    "PriceConfig": "a price, as above",
+    "KeyBudgetConfig": "table",
+    "ContextConfig": "table, see below",
+}
 _BOUNDS = {
     "minimum": "at least {}",
     "exclusiveMinimum": "more than {}",

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from penstock._version import __version__
+from penstock.contract.context import ContextQuery, ContextResource
 from penstock.contract.errors import (
     AllTargetsFailed,
     AuthenticationFailed,
@@ -171,6 +172,8 @@ __all__ = [
     "Content",
     "ContentRejected",
     "ContextLengthExceeded",
+    "ContextQuery",
+    "ContextResource",
     "Conversation",
     "EmbeddingGenerator",
     "EmbeddingResult",

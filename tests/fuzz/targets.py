@@ -26,8 +26,8 @@ from penstock.contract.errors import ConfigurationError, MalformedResponse, Pens
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Message, Text
 from penstock.contract.ports import Target
-from penstock.pipeline.limits import Limits
 from penstock.mcp.serving.tools import make_tools
+from penstock.pipeline.limits import Limits
 from penstock.pool.fit import admit
 from penstock.providers import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
 from penstock.providers.redaction.own_secrets import mask_bytes

@@ -40,15 +40,15 @@ class PromptOptions(TypedDict, total=False):
     system_prompt: str | None
     temperature: float | None
     stop_sequences: Sequence[str]
-    model_preferences: ModelPreferences | None
+    model_preferences: ModelPreferences | JSONObject | None
     include_context: IncludeContext
     tools: Sequence[ToolDefinition | RunnableTool | Callable[..., Any] | JSONObject]
-    mcp_tools: Sequence[MCPTool]
-    tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
+    mcp_tools: Sequence[MCPTool | JSONObject]
+    tool_choice: ToolChoice | JSONObject | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
     output_schema: OutputSchema | JSONObject | type[Any] | Any | None
     reasoning_level: ReasoningLevel | None
-    extra: Extra | None
+    extra: Extra | JSONObject | None
     metadata: JSONObject
     timeout: float | None
     ignore_invalid_options: bool

@@ -187,9 +187,8 @@ class Sampling(ABC):
         request = read_request(
             params, limits, model=model, timeout=options.timeout, problems=found.problems
         )
-        applied = options.applied(request)
-        applied = msgspec.structs.replace(applied, adapt=self.adapt_mode(applied.model))
-        return applied, options.paths
+        adapted = msgspec.structs.replace(request, adapt=self.adapt_mode(model))
+        return options.applied(adapted), options.paths
 
     def adapt_mode(self, model: str | None = None) -> AdaptMode:
         """What becomes of advisory options that this model lacks, in `sample` and at endpoints."""

@@ -187,7 +187,7 @@ class Preferred:
         key: str | None,
     ) -> Sequence[Opinion]:
         """By utility; equals keep their configured order."""
-        forecasts = self._outlook(request, targets)
+        forecasts = await self._outlook(request, targets)
         weights = Weights.of(request.model_preferences)
         utilities = _utilities(forecasts, weights)
         best = max(utilities) if len(utilities) > 1 else math.inf

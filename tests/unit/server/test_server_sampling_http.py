@@ -67,7 +67,7 @@ async def test_all_params_reach_the_provider(gateway: Gateway, fake: FakeProvide
             "speedPriority": 0.2,
             "intelligencePriority": 0.3,
         },
-        includeContext="thisServer",
+        includeContext="none",
         metadata={"user": "u1"},
         tools=[TOOL],
         toolChoice={"mode": "none"},
@@ -81,7 +81,7 @@ async def test_all_params_reach_the_provider(gateway: Gateway, fake: FakeProvide
     assert asked.temperature == 0.5
     assert asked.stop_sequences == ("END", "STOP")
     assert asked.model_preferences == ModelPreferences(("echo",), 0.1, 0.2, 0.3)
-    assert asked.include_context == "thisServer"
+    assert asked.include_context == "none"
     assert asked.metadata == {"user": "u1"}
     assert asked.tools[0].name == "weather"
     assert asked.tool_choice == ToolChoice("none")

@@ -162,8 +162,8 @@ class Decoder:
             usage=self._usage,
             response_id=self._response_id,
             response_status="length" if reason == "maxTokens" else "stop",
-            stop_sequence=self._stops.hit,
             stop_detail=detail,
+            stop_sequence=self._stops.hit,
         )
         events.append(Finished(reply))
 
