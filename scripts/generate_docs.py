@@ -693,11 +693,16 @@ def price_sources() -> str:
 def admin_endpoints() -> str:
     """A row for each endpoint of the admin API."""
     rows = (
-        [f"`{method.upper()} {path}`", _names(operation), operation["summary"]]
+        [f"`{method.upper()} {path}`", _names(operation), _first_paragraph(operation)]
         for path, methods in admin_document()["paths"].items()
         for method, operation in methods.items()
     )
     return _table(("endpoint", "parameters and fields", "what it does"), rows)
+
+
+def _first_paragraph(operation: dict[str, Any]) -> str:
+    # A blank line would end the table.
+    return " ".join(operation["summary"].partition("\n\n")[0].split())
 
 
 def _names(operation: dict[str, Any]) -> str:

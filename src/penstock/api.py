@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Unpack, overload
@@ -35,7 +36,7 @@ ASK_MAX_TOKENS = 512
 def ask(
     prompt: str,
     *,
-    model: str | None = None,
+    model: str | Sequence[str] | None = None,
     system_prompt: str | None = None,
     max_tokens: int = ASK_MAX_TOKENS,
     temperature: float | None = None,
@@ -87,7 +88,7 @@ def string_generator(
 
     Raises InvalidRequest or ConfigurationError at once for what can be known to be wrong.
     """
-    endpoint, rest = endpoint_of(dict(options), "model")
+    endpoint, rest = endpoint_of(dict(options), "model", EndpointOptions.__annotations__)
     return StringGenerator(endpoint, prompt, GeneratorOptions(**rest))
 
 
@@ -111,7 +112,7 @@ def structured_generator(
     An answer that does not fit is sent back once, with what is wrong with it; if the next one does
     not fit either, StructuredOutputInvalid is raised. The options are those of `string_generator`.
     """
-    endpoint, rest = endpoint_of(dict(options), "model")
+    endpoint, rest = endpoint_of(dict(options), "model", EndpointOptions.__annotations__)
     return StructuredGenerator(endpoint, output, prompt, GeneratorOptions(**rest))
 
 
@@ -120,7 +121,7 @@ def conversation(*, history: Messages = (), **options: Unpack[EndpointOptions]) 
 
     `history` is the turns that it begins with. The options are those of `string_generator`.
     """
-    endpoint, rest = endpoint_of(dict(options), "model")
+    endpoint, rest = endpoint_of(dict(options), "model", EndpointOptions.__annotations__)
     return Conversation(StringGenerator(endpoint, None, GeneratorOptions(**rest)), history)
 
 
@@ -130,7 +131,9 @@ def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> Embeddin
     The options are `provider`, `model`, `url`, `auth_token`, `headers`, `embedding_dimensions`,
     `timeout` and `ignore_invalid_options`. Without a provider and a model it is the embedded one.
     """
-    endpoint, rest = endpoint_of(dict(options), "embedding_model")
+    endpoint, rest = endpoint_of(
+        dict(options), "embedding_model", EmbeddingEndpointOptions.__annotations__
+    )
     return EmbeddingGenerator(endpoint, EmbeddingOptions(**rest))
 
 
@@ -142,5 +145,7 @@ def transcription_generator(
     The options are `provider`, `model`, `url`, `auth_token`, `headers`, `language`, `prompt`,
     `temperature`, `timeout`, `max_parallel` and `ignore_invalid_options`.
     """
-    endpoint, rest = endpoint_of(dict(options), "transcription_model")
+    endpoint, rest = endpoint_of(
+        dict(options), "transcription_model", TranscriptionEndpointOptions.__annotations__
+    )
     return TranscriptionGenerator(endpoint, TranscriptionOptions(**rest))

@@ -256,7 +256,7 @@ def _sampling_stream(said: str) -> Piece:
     *chunks, (name, last) = events
     assert {each for each, _ in chunks} <= {"chunk"}, "something follows the end"
     assert [data["seq"] for _, data in chunks] == list(range(len(chunks)))
-    text = "".join(data["content"]["text"] for _, data in chunks)
+    text = "".join(data["content"].get("text", "") for _, data in chunks)
     if name == "error":
         return Piece(text, False, [last], None)
     assert name == "complete"

@@ -99,6 +99,7 @@ MANIFEST: dict[str, Row] = {
     "mid-stream-error": Row(
         "cut, and errors are wished", "the part and its error", "no other", *_STREAMS
     ),
+    "cut-call": Row("cut in a tool call", "the part and one error", "no other", *_STREAMS),
     "cut-twice": Row(
         "the second breaks too", "the whole text from the third", "each once", *_STREAMS
     ),
@@ -125,7 +126,10 @@ MANIFEST: dict[str, Row] = {
         "an unknown reason", "the text, and no normal end", "asked once", *_WORDS
     ),
     "kept-alive": Row(
-        "pings for longer than silence may last", "the whole text", "asked once", *_STREAMS
+        "pings or blank lines for longer than silence may last",
+        "the whole text",
+        "asked once",
+        *_WORDS,
     ),
     # ---- bodies
     "wrong-type": Row("JSON for a stream, a stream for JSON", _ERROR, _TRIED, *_STREAMS),

@@ -19,8 +19,8 @@ def _check_names(names: Iterable[str]) -> None:
     for name in names:
         if not _SERVER.fullmatch(name):
             raise ValueError(
-                f"{name!r} is no name for a server: give 1 to 64 letters, digits, dots, dashes "
-                'and underscores, a letter or digit first, or "*"'
+                f"{name!r} is not a valid server name: give 1 to 64 letters, digits, dots, "
+                'dashes and underscores, a letter or digit first, or "*"'
             )
 
 
@@ -144,7 +144,7 @@ class ContextConfig(Section):
 
 
 class SamplingConfig(Section):
-    """Who approves sampling requests: those of MCP servers, and those at the doors for sampling."""
+    """Who approves sampling requests: those of MCP servers, and those at the sampling endpoints."""
 
     approval: Literal["always", "policy", "ask", "never"] = Field(
         default="policy",
@@ -153,14 +153,16 @@ class SamplingConfig(Section):
         "time, at the gateway through the admin API. `never`: all are refused.",
     )
     approval_timeout_s: Seconds = Field(
-        default=300.0, description="How long somebody may take to decide; silence is a no."
+        default=300.0,
+        description="How long a decision may take; without one the request is denied.",
     )
     max_waiting: int = Field(
         default=100, ge=1, description="Most requests that wait for a decision; more are refused."
     )
     review_answers: bool = Field(
         default=True,
-        description="Whether somebody who is asked also sees an answer before the MCP server does.",
+        description="Whether the person who decides also sees an answer before the MCP server "
+        "does.",
     )
     servers: dict[str, SamplingServerConfig] = Field(
         default_factory=dict,

@@ -18,7 +18,17 @@ from penstock.config.routing import RoutingConfig
 from penstock.config.sampling import SamplingConfig
 from penstock.config.server import LimitsConfig, ServerConfig
 from penstock.config.telemetry import TelemetryConfig
-from penstock.config.values import KeyName, Name, Seconds, Section, TargetName, Usd, Zone
+from penstock.config.values import (
+    DatabaseURL,
+    FilePath,
+    KeyName,
+    Name,
+    Seconds,
+    Section,
+    TargetName,
+    Usd,
+    Zone,
+)
 
 DEFAULT_STORAGE = "sqlite:///penstock.db"
 
@@ -43,7 +53,7 @@ class ProviderConfig(Section):
         repr=False,  # a key may stand here too
         description="Further headers for every call.",
     )
-    model_path: str | None = Field(
+    model_path: FilePath | None = Field(
         default=None,
         description="`embedded` only: a GGUF file of your own instead of the bundled model.",
     )
@@ -123,6 +133,13 @@ class ModelConfig(Section):
         "`intelligencePriority` decide the order of the targets where `routing` is `ordered` or "
         "`learned`. `off`: they are not used, and the route's reason says so.",
     )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="The limit of an answer where a call in Python gives none. Without it: 4096, "
+        "or what the targets can do if that is less; no default where nothing is known of them.",
+    )
     sticky: bool = Field(
         default=False,
         description="Whether a session stays with the target that has served it, while that one "
@@ -166,10 +183,10 @@ class PoolConfig(Section):
         "asked while another target can answer; a longer pause ends after this time.",
     )
     breaker_failures: int = Field(
-        default=5, ge=1, description="Failures in a row after which a target is left alone."
+        default=5, ge=1, description="Failures in a row after which the circuit breaker opens."
     )
     breaker_cooldown_s: Seconds = Field(
-        default=60.0, description="How long it is left alone before one request tries it."
+        default=60.0, description="How long it stays open before one request tries the target."
     )
     breaker_half_open_successes: int = Field(
         default=3, ge=1, description="Successes in a row after which it is trusted again."
@@ -183,8 +200,8 @@ class PoolConfig(Section):
         default=None,
         gt=0,
         lt=1,
-        description="A target that is slower than this share of its last calls gets company: the "
-        "next one is asked too, and the first answer counts. Default: never.",
+        description="A target that is slower than this share of its last calls gets a "
+        "second request, to the next one; the first answer counts. Default: never.",
     )
     mid_stream: Literal["continue", "restart_only", "error"] = Field(
         default="continue",
@@ -240,7 +257,7 @@ class PoolConfig(Section):
         description="Most bytes of an answer, streamed or not, for each token of its limit, beyond "
         "32 MiB for what tokens do not count. The two limits above hold as well.",
     )
-    ca_file: str | None = Field(
+    ca_file: FilePath | None = Field(
         default=None,
         description="PEM file of certificate authorities to trust instead of the system's.",
     )
@@ -249,9 +266,8 @@ class PoolConfig(Section):
 class StorageConfig(Section):
     """Where what must not be lost is kept."""
 
-    url: str | None = Field(
+    url: DatabaseURL | None = Field(
         default=None,
-        pattern=r"^sqlite:///.+$",
         description="The database of the ledger. A relative path is below PENSTOCK_HOME. The "
         "gateway and the command line keep one in any case; a program does when this or a budget "
         "is written. Default: `sqlite:///penstock.db`.",
@@ -277,7 +293,7 @@ class StorageConfig(Section):
 
 
 class BudgetConfig(Section):
-    """What may be spent, by whom, and how often that begins anew."""
+    """What may be spent, by whom, and how often that resets."""
 
     limit_usd: Usd = Field(description="US dollars a period.")
     period: Literal["hour", "day", "week", "month", "forever"] = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -57,6 +57,8 @@ class SamplingRequest(
     messages: tuple[Message, ...]
     max_tokens: int
     model: str | None = None
+    fallback_models: tuple[str, ...] = ()
+    """Models to try after `model`, in this order; `model=[...]` of the calls sets both."""
     system_prompt: str | None = None
     temperature: float | None = None
     stop_sequences: tuple[str, ...] = ()
@@ -137,7 +139,7 @@ class Reply(msgspec.Struct, frozen=True):
         return join_text(self.content)
 
 
-class Result(Serializable, frozen=True):
+class Result(Serializable, frozen=True, dict=True):
     """The answer to a request."""
 
     content: tuple[Content, ...]
@@ -153,6 +155,26 @@ class Result(Serializable, frozen=True):
     def text(self) -> str:
         """The text parts, joined."""
         return join_text(self.content)
+
+    @property
+    def parsed(self) -> Any:
+        """The value of the type that was given as `output_schema`; None without one.
+
+        It is no part of the JSON of the result, which has its text. None also where the model calls
+        tools instead of an answer.
+        """
+        return self.__dict__.get("parsed")
+
+    def with_parsed(self, value: Any) -> Result:
+        """The same result with this value as `parsed`."""
+        copy = msgspec.structs.replace(self)
+        cast(JSONObject, copy.__dict__)["parsed"] = value
+        return copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle `parsed` too."""
+        make, values = cast(tuple[Any, Any], super().__reduce__())
+        return make, values, dict(self.__dict__) or None
 
     @property
     def reasoning(self) -> str:

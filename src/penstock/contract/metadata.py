@@ -89,6 +89,8 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
     """The target that finished the answer after the stream of another one broke."""
     stop_detail: str | None = None
     """The provider's reason for the end, if it is not documented; `missing` if it gave none."""
+    max_tokens: int | None = None
+    """The default limit that was used, where the call gave no `max_tokens`."""
 
     @property
     def cost_usd(self) -> float | None:
@@ -124,6 +126,7 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
                 "dropped_options": list(self.dropped_options) or None,
                 "continued_by": self.continued_by,
                 "stop_detail": self.stop_detail,
+                "max_tokens": self.max_tokens,
                 "implausible_usage": self.usage.implausible or None,
             }
         )

@@ -19,7 +19,9 @@ MCPMode: TypeAlias = Literal["auto", "native", "adapter"]
 _AFTER_HOST = re.compile(r"[/?#\\]")
 
 
-class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ToolDefinition(
+    msgspec.Struct, metaclass=NameSuggesting, frozen=True, rename="camel", omit_defaults=True
+):
     """A tool as the model sees it: a name, what it does, and the JSON Schema of its arguments."""
 
     name: str
@@ -89,7 +91,7 @@ class MCPTool(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_defaul
         ]
 
 
-class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolChoice(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_defaults=True):
     """Whether the model may, must or must not call a tool; `ToolChoice.tool(name)` forces one."""
 
     mode: ToolMode = "auto"
@@ -128,7 +130,7 @@ class OutputSchema(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_d
         )
 
 
-class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+class Extra(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_defaults=True):
     """Fields of one dialect's own, for which there is no option here; they travel as they are.
 
     In a request, `fields` stand at the top of the body that a target of this `dialect` gets

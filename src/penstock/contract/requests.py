@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
 from penstock.contract.approval import Reviewer
+from penstock.contract.checks.fields import unknown_fields, unknown_in
 from penstock.contract.checks.spelling import unknown_options
-from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
 from penstock.contract.messages import Audio, JSONObject, Message, user
 from penstock.contract.options import (
@@ -23,8 +24,9 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.terms import Terms
+from penstock.contract.tools import RunnableTool, tool_from_dict
 
-T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 Messages: TypeAlias = str | Message | Iterable[Message | str | JSONObject]
 """A conversation as people write it: a text, a message, or a list of texts, messages and dicts of
 the form `{"role": "user", "content": "..."}`."""
@@ -33,17 +35,17 @@ the form `{"role": "user", "content": "..."}`."""
 class PromptOptions(TypedDict, total=False):
     """The keyword arguments that all calls share, none of them required."""
 
-    model: str | None
+    model: str | Sequence[str] | None
     system_prompt: str | None
     temperature: float | None
     stop_sequences: Sequence[str]
     model_preferences: ModelPreferences | None
     include_context: IncludeContext
-    tools: Sequence[ToolDefinition]
+    tools: Sequence[ToolDefinition | RunnableTool | Callable[..., Any] | JSONObject]
     mcp_tools: Sequence[MCPTool]
     tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
-    output_schema: OutputSchema | JSONObject | None
+    output_schema: OutputSchema | JSONObject | type[Any] | Any | None
     reasoning_level: ReasoningLevel | None
     extra: Extra | None
     metadata: JSONObject
@@ -69,15 +71,16 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class RequestOptions(PromptOptions, total=False):
-    """The keyword arguments of `create_message` and its kin; only `max_tokens` is required."""
+    """The keyword arguments of `create_message` and its kin, none of them required.
 
-    max_tokens: Required[int]
-
-
-class CountOptions(PromptOptions, total=False):
-    """The keyword arguments of `count_tokens`, where nothing is answered and so nothing limited."""
+    Without `max_tokens` the default of the model is used, if there is one.
+    """
 
     max_tokens: int
+
+
+CountOptions: TypeAlias = RequestOptions
+"""The keyword arguments of `count_tokens` and `route`, which answer nothing."""
 
 
 class TranscribeOptions(TypedDict, total=False):
@@ -97,17 +100,71 @@ def build_request(messages: Messages, options: RequestOptions) -> SamplingReques
     Raises InvalidRequest when an argument is missing, unknown or of the wrong type.
     """
     fields: dict[str, Any] = {**options, "messages": _listed("messages", messages)}
-    problems = _unknown(fields, SamplingRequest)
+    problems = [*_unknown(fields, SamplingRequest), *unknown_fields(fields)]
     if "max_tokens" not in fields:
         problems.append(Problem("max_tokens", "is required"))
-    if problems:
-        raise InvalidRequest.of(problems)
     # As plain values, for a struct that is there already is not checked any more.
     if isinstance(choice := fields.get("tool_choice"), str):
         fields["tool_choice"] = {"mode": choice}
     if isinstance(schema := fields.get("output_schema"), dict):
         fields["output_schema"] = {"schema": schema}
-    return _convert(fields, SamplingRequest)
+    for name, read in (("tools", _tools), ("model", _models)):
+        try:
+            fields |= read(fields.get(name))
+        except InvalidRequest as error:
+            problems += error.problems
+            del fields[name]
+    return _convert(fields, SamplingRequest, problems)
+
+
+def named_models(model: object) -> tuple[str | None, ...]:
+    """The models of the option `model` in their order: a name, a list of names, or None.
+
+    Raises InvalidRequest for an empty list and for what is no name.
+    """
+    if model is None or isinstance(model, str):
+        return (model,)
+    if not isinstance(model, Sequence) or isinstance(model, bytes | bytearray):
+        problem = Problem("model", f"is {shown(model)}; give a name, or a list of names")
+        raise InvalidRequest.of([problem])
+    names = tuple(cast(Sequence[Any], model))
+    if not names:
+        raise InvalidRequest.of([Problem("model", "is an empty list; give at least one model")])
+    wrong = [
+        Problem(f"model[{at}]", f"is {shown(name)}; give the name of a model")
+        for at, name in enumerate(names)
+        if not isinstance(name, str) or not name
+    ]
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return names
+
+
+def _models(given: object) -> dict[str, Any]:
+    if given is None or isinstance(given, str):
+        return {}
+    first, *others = named_models(given)
+    return {"model": first, "fallback_models": tuple(others)}
+
+
+def _tools(given: object) -> dict[str, Any]:
+    """The tools, those in the form of another API as ours."""
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        return {}
+    problems: list[Problem] = []
+    tools: list[Any] = []
+    for at, each in enumerate(cast(Iterable[Any], given)):
+        try:
+            tools.append(
+                tool_from_dict(f"tools[{at}]", cast(JSONObject, each))
+                if isinstance(each, Mapping)
+                else each
+            )
+        except InvalidRequest as error:
+            problems += error.problems
+    if problems:
+        raise InvalidRequest.of(problems)
+    return {"tools": tuple(tools)} if tools else {}
 
 
 def request_of(messages: SamplingRequest | Messages, options: RequestOptions) -> SamplingRequest:
@@ -125,11 +182,12 @@ def read_messages(name: str, messages: Messages) -> tuple[Message, ...]:
     Raises InvalidRequest, with a path below `name`, when one is of the wrong type.
     """
     listed = _listed(name, messages)
+    if problems := list(unknown_in(name, listed, Message)):
+        raise InvalidRequest.of(problems)
     try:
         return msgspec.convert(listed, tuple[Message, ...])
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at ")
-        raise InvalidRequest.of([Problem(name + place.strip("`$"), message)]) from error
+        raise InvalidRequest.of([_problem(name, error)]) from error
 
 
 def _listed(name: str, messages: Messages) -> tuple[Any, ...]:
@@ -189,10 +247,26 @@ def _unknown(fields: dict[str, Any], kind: type[msgspec.Struct]) -> list[Problem
     return unknown_options(fields, known)
 
 
-def _convert(fields: dict[str, Any], kind: type[T]) -> T:
-    try:
-        return msgspec.convert(fields, kind)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at ")
-        path = place.rpartition("`$.")[2].rstrip("`")
-        raise InvalidRequest.of([Problem(path, message)]) from error
+def _convert(fields: dict[str, Any], kind: type[S], problems: Sequence[Problem] = ()) -> S:
+    if not problems:
+        try:
+            return msgspec.convert(fields, kind)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest.of(_misfits(fields, kind)) from error
+    raise InvalidRequest.of([*problems, *_misfits(fields, kind)])
+
+
+def _misfits(fields: dict[str, Any], kind: type[msgspec.Struct]) -> Iterator[Problem]:
+    """What is wrong with the type of each field, for a converter stops at the first."""
+    for field in msgspec.structs.fields(kind):
+        if field.name not in fields:
+            continue
+        try:
+            msgspec.convert(fields[field.name], field.type)
+        except msgspec.ValidationError as error:
+            yield _problem(field.name, error)
+
+
+def _problem(name: str, error: msgspec.ValidationError) -> Problem:
+    message, _, place = str(error).partition(" - at ")
+    return Problem(name + place.partition("`$")[2].rstrip("`"), message)

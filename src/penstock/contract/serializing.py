@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -15,6 +16,10 @@ class Serializable(msgspec.Struct, frozen=True):
     def to_dict(self) -> JSONObject:
         """All that is known, ready for `json.dumps`: numbers as numbers, no key without a value."""
         raise NotImplementedError
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """The items of `to_dict()`, so that `dict(result)` works: FastAPI calls it."""
+        return iter(self.to_dict().items())
 
     # Called by pydantic while it builds the schema of a model or a response.
     @classmethod

@@ -13,7 +13,7 @@ from penstock.budget.ledger import Ledger
 from penstock.budget.pricing.amounts import nanos_of
 from penstock.budget.reports import Balance
 from penstock.budget.rules import Budget, covered_key
-from penstock.contract.checks.spelling import suggests_names
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import ConfigurationError, PenstockError
 
 _log = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ TOTAL = "total"
 """What `set_budget` calls a budget that is given no name."""
 
 
+@methods_suggest_names
 class Budgeting:
     """What an engine offers to those who watch what it spends."""
 
@@ -28,7 +29,6 @@ class Budgeting:
         """All money goes through these books."""
         self._books = books
 
-    @suggests_names
     async def set_budget(
         self,
         limit_usd: float | Decimal | None,
@@ -71,6 +71,11 @@ class Budgeting:
     async def budgets(self) -> Sequence[Balance]:
         """Every budget in its present period: its limit, what is used and held, what is left."""
         return await self._books.balances()
+
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether usage is recorded; without it `ledger()` raises ConfigurationError."""
+        return self._books.kept
 
     async def ledger(self) -> Ledger:
         """The ledger itself: history, export, corrections, verification."""

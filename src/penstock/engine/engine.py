@@ -15,6 +15,7 @@ from penstock.budget.pricing.rates import NANOS
 from penstock.budget.reports import BudgetWarning
 from penstock.config.settings import Config
 from penstock.contract.checks.addresses import is_public
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.context import CONTEXT_TIMEOUT_S, ContextProvider
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.exchange import (
@@ -48,6 +49,7 @@ from penstock.engine.generation import Generators
 from penstock.engine.health import Health
 from penstock.engine.resources import Belongings
 from penstock.engine.sampling import Sampling
+from penstock.generators.content import DEFAULT_MAX_TOKENS
 from penstock.mcp.connections import ToolServers
 from penstock.mcp.host.policy import SamplingPolicy
 from penstock.pipeline.context import ContextStage
@@ -68,6 +70,7 @@ EMBEDDING_MODEL = "embedded/wordllama"
 """What `embed` uses when no model is named."""
 
 
+@methods_suggest_names
 class Engine(Sampling, Generators, Budgeting, Health, Estimating):
     """One pipeline with its providers; made by `penstock.open()`."""
 
@@ -194,6 +197,26 @@ class Engine(Sampling, Generators, Budgeting, Health, Estimating):
         """The most tokens that every target of this model can answer with; None if unknown."""
         limits = (able.max_output for able in self._abilities(model))
         return min((limit for limit in limits if limit is not None), default=None)
+
+    def default_max_tokens(self, models: Sequence[str | None] = (None,)) -> int | None:
+        """The limit of an answer where a call gives none: the least of these models' defaults.
+
+        `[models.X] max_tokens`, else 4096 or what every target can do if that is less: its known
+        limit, or half of its context window. None where neither is known of a target.
+        """
+        limits = [self._default_limit(model) for model in models]
+        return None if None in limits else min(limit for limit in limits if limit is not None)
+
+    def _default_limit(self, model: str | None) -> int | None:
+        found = self.config.models.get(model or self.config.default_model or "")
+        if found is not None and found.max_tokens is not None:
+            return found.max_tokens
+        limit = DEFAULT_MAX_TOKENS
+        for able in self._abilities(model):
+            if able.max_output is None and able.context_window is None:
+                return None
+            limit = min(limit, able.max_output or limit, (able.context_window or 2 * limit) // 2)
+        return limit
 
     def takes(self, part: Image | Audio, model: str | None = None) -> bool:
         """Whether some target of this model reads parts like this one."""

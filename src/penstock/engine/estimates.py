@@ -11,14 +11,16 @@ from typing import Any, Unpack, cast, overload
 from penstock.budget.accounting import Books
 from penstock.budget.entries import NO_TAGS
 from penstock.config.settings import Config
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest, ModelNotFound, Problem, shown
 from penstock.contract.estimates import RecordedUsage, RequestEstimate
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import Target
-from penstock.contract.requests import Caller, Messages, RequestOptions, request_of
+from penstock.contract.requests import Caller, Messages, RequestOptions
 from penstock.engine.build.learning import learns
 from penstock.engine.feedback import Teaching
+from penstock.engine.requests import asked
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.scope import NOBODY
 from penstock.routing.forecast import Outlook
@@ -41,6 +43,7 @@ _COUNTS = (
 )
 
 
+@methods_suggest_names
 class Estimating(Teaching, ABC):
     """What an engine offers to those who plan what they spend, or spend it elsewhere."""
 
@@ -48,6 +51,10 @@ class Estimating(Teaching, ABC):
     _books: Books
     _pipeline: Pipeline
     _ways: Ways
+
+    @abstractmethod
+    def default_max_tokens(self, models: Sequence[str | None] = (None,)) -> int | None:
+        """The limit of an answer where a call gives none."""
 
     @abstractmethod
     def targets(self, model: str | None = None) -> Sequence[Target]:
@@ -75,10 +82,10 @@ class Estimating(Teaching, ABC):
         an invalid request, and StorageUnavailable when the budgets cannot be read.
         """
         caller = caller or NOBODY
-        request = request_of(messages, cast(RequestOptions, options))
+        request = asked(messages, options, self.default_max_tokens).request
         request, ranked = await self._pipeline.allowed(request, caller)
         outlook = self._ways.outlook or Outlook()
-        expected = outlook.tokens(request, [each.target for each in ranked])
+        expected = await outlook.tokens(request, [each.target for each in ranked])
         found = await self._books.estimates(request, ranked, expected, caller)
         return RequestEstimate(request.model, tuple(found))
 

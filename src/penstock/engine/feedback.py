@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from penstock.contract.checks.spelling import suggests_names
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest, Problem, shown
 from penstock.contract.requests import Caller
 from penstock.pipeline.registry import is_generated_id
@@ -17,6 +17,7 @@ FeedbackSource: TypeAlias = Literal["feedback", "validation", "judge", "retry"]
 _LONGEST_ID = 200
 
 
+@methods_suggest_names
 class Teaching:
     """What an engine offers to those who know how good its answers were."""
 
@@ -29,7 +30,6 @@ class Teaching:
         """What the models learn with; None when none of them does."""
         return self._learning
 
-    @suggests_names
     async def record_feedback(
         self,
         request_id: str,

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from penstock.config.settings import Config
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.contract.ports import ModelInfo, Provider
 from penstock.engine.build.routing import canonical
@@ -23,6 +24,8 @@ from penstock.providers.registry import callable_names
 from penstock.routing.router import parse_target
 
 _MOST_LISTED = 8
+_ALIKE = 0.7
+"""How much of a name must be right for a suggestion, from 0 to 1."""
 
 
 class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +51,7 @@ class HeldBack(msgspec.Struct, frozen=True):
     pauses: list[Pause] = []
 
 
+@methods_suggest_names
 class Health(ABC):
     """The part of an engine that watches providers and targets."""
 
@@ -201,13 +205,16 @@ class Health(ABC):
 def _no_match(
     what: str, pattern: str, listed: Iterable[str], possible: Iterable[str]
 ) -> ConfigurationError:
-    near = difflib.get_close_matches(pattern, sorted(possible), 1)
     names = sorted(listed)
+    # What is configured is nearer than what could be.
+    near = difflib.get_close_matches(pattern, names, 1, _ALIKE) or difflib.get_close_matches(
+        pattern, sorted(possible), 1, _ALIKE
+    )
     more = ", ..." if len(names) > _MOST_LISTED else ""
     known = ", ".join(names[:_MOST_LISTED]) + more
-    hints = [f"did you mean {near[0]!r}?"] if near else []
-    if known:
-        hints.append(f"known: {known}")
+    hints = [f"known: {known}"] if known else []
     if what == "target":
         hints.append("to mark targets that were not asked for yet, mark their provider")
+    if near:
+        hints.append(f"did you mean {near[0]!r}?")
     return ConfigurationError("; ".join([f"{pattern!r} matches no {what}", *hints]))

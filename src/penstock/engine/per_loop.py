@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from pydantic import ValidationError
 
 from penstock.config.load import load
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
-from penstock.contract.errors import ConfigurationError
+from penstock.contract.checks.spelling import unknown_options
+from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.contract.exchange import (
     EmbeddingResult,
     Result,
@@ -25,7 +26,7 @@ from penstock.contract.exchange import (
 from penstock.contract.media import AudioSource
 from penstock.contract.messages import Audio, Image
 from penstock.contract.options import MCPTool
-from penstock.contract.requests import Caller, TranscribeOptions
+from penstock.contract.requests import Caller, TranscribeOptions, named_models
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.engine.build.providers import transport_settings
 from penstock.engine.engine import Engine
@@ -110,9 +111,9 @@ class Endpoint:
     def validated(self, request_id: str, /, *, fits: bool) -> None:
         """Nobody learns here."""
 
-    def max_output(self, model: str | None = None) -> int | None:
-        """The most tokens that the model can answer with; None if unknown."""
-        return self._facts.max_output(model)
+    def default_max_tokens(self, models: Sequence[str | None] = (None,)) -> int | None:
+        """The limit of an answer where a generator gives none."""
+        return self._facts.default_max_tokens(models)
 
     async def embed(
         self,
@@ -216,8 +217,12 @@ async def _close_at_the_end(
             await transport.aclose()
 
 
-def endpoint_of(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[str, Any]]:
+def endpoint_of(
+    options: dict[str, Any], default: str, known: Collection[str]
+) -> tuple[Endpoint, dict[str, Any]]:
     """The endpoint that these options name, and the options that are left."""
+    if problems := unknown_options(options, known):
+        raise InvalidRequest.of(problems)
     where = {name: options.pop(name, None) for name in ("url", "auth_token", "headers")}
     provider: str | None = options.pop("provider", None)
     given = {name: value for name, value in where.items() if value is not None}
@@ -230,16 +235,18 @@ def endpoint_of(options: dict[str, Any], default: str) -> tuple[Endpoint, dict[s
     kind = KINDS.get(provider)
     if kind is None:
         raise ConfigurationError(unknown_kind(provider))
-    model = options.pop("model", None) or _default_model(kind, default)
+    given_model = options.pop("model", None)
+    names = named_models(None if given_model == "" else given_model)
+    targets = tuple(f"{provider}/{name or _default_model(kind, default)}" for name in names)
     try:
         config = Config(
             providers={provider: ProviderConfig.model_validate(given)},
-            models={"default": ModelConfig(targets=(f"{provider}/{model}",))},
+            models={"default": ModelConfig(targets=targets)},
         )
     except ValidationError as error:
         # Without its cause, whose message repeats what was given: a key, as like as not.
         raise ConfigurationError("; ".join(_mistakes(error))) from None
-    return Endpoint(config), {**options, "model": f"{provider}/{model}"}
+    return Endpoint(config), {**options, "model": targets if targets[1:] else "".join(targets)}
 
 
 def _mistakes(error: ValidationError) -> Iterator[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Unpack, cast, overload
+from typing import Any, Unpack, overload
 
-import msgspec
-
-from penstock.contract.checks.spelling import suggests_names
+from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
 from penstock.contract.mcp.call_options import read_call_options
@@ -20,8 +19,9 @@ from penstock.contract.requests import (
     CountOptions,
     Messages,
     RequestOptions,
-    request_of,
 )
+from penstock.engine.requests import asked
+from penstock.pipeline.params import read_request
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.registry import Running
 from penstock.pipeline.scope import NOBODY
@@ -35,13 +35,18 @@ ROUTED = 1000
 """The limit of an answer whose route is asked for, when nothing is said about it."""
 
 
-class Sampling:
+@methods_suggest_names
+class Sampling(ABC):
     """What an engine offers to those who want an answer, whole or as a stream."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         """All calls go through this pipeline."""
         self._pipeline = pipeline
         self._running = Running()
+
+    @abstractmethod
+    def default_max_tokens(self, models: Sequence[str | None] = (None,)) -> int | None:
+        """The limit of an answer where a call gives none."""
 
     @property
     def hooks(self) -> Hooks:
@@ -75,14 +80,19 @@ class Sampling:
     ) -> Result:
         """The whole answer to messages, or to one request that says everything.
 
+        `model` may be a list: then each is tried after those before it have failed. A type as
+        `output_schema` makes `result.parsed` a value of it; StructuredOutputInvalid is raised when
+        the answer does not fit. Functions in `tools` are declared and not run: generators run them.
+        Without `max_tokens` the model's default is used, see `metadata.max_tokens`.
         `request_id` names the request in `cancel_request`, logs and errors; one is made up without
         it. A call that is cancelled by its id raises RequestCancelled. `caller` says where the
         request came from, for those who serve others with it.
         """
-        request = request_of(messages, cast(RequestOptions, options))
+        call = asked(messages, options, self.default_max_tokens)
         caller = caller or NOBODY
         with self._running.call(request_id, caller.key) as identifier:
-            return await self._pipeline.run(request, identifier, caller)
+            result = await self._pipeline.run(call.request, identifier, caller)
+        return call.finished(result)
 
     @overload
     async def create_message_stream(
@@ -114,13 +124,13 @@ class Sampling:
         Cancelled by its id before that, it raises RequestCancelled; later the stream ends with the
         event `Cancelled`.
         """
-        request = request_of(messages, cast(RequestOptions, options))
+        call = asked(messages, options, self.default_max_tokens)
         caller = caller or NOBODY
         with self._running.call(request_id, caller.key) as identifier:
-            handle = await self._pipeline.start(request, identifier, caller)
+            handle = await self._pipeline.start(call.request, identifier, caller)
+            handle.finish_with(call.ended)
             return self._running.keep(handle, caller.key)
 
-    @suggests_names
     async def sample(
         self,
         params: MCPParams,
@@ -135,14 +145,13 @@ class Sampling:
         for 1000 tokens, with a DeprecationWarning. `_provider` names the provider that must answer,
         and `_timeout` is the limit in milliseconds. The paths of problems are spelled as in MCP.
         """
-        given = fill_max_tokens(params, stacklevel=3)
-        request, paths = _sampled(given, model, timeout, stream=False)
+        given = fill_max_tokens(params)
+        request, paths = self._sampled(given, model, timeout, stream=False)
         try:
             return await self.create_message(request, request_id=request_id)
         except InvalidRequest as error:
             raise spelled_for_mcp(error, paths) from error.__cause__
 
-    @suggests_names
     async def sample_stream(
         self,
         params: MCPParams,
@@ -152,12 +161,29 @@ class Sampling:
         request_id: str | None = None,
     ) -> StreamHandle:
         """The same as a stream."""
-        given = fill_max_tokens(params, stacklevel=3)
-        request, paths = _sampled(given, model, timeout, stream=True)
+        given = fill_max_tokens(params)
+        request, paths = self._sampled(given, model, timeout, stream=True)
         try:
             return await self.create_message_stream(request, request_id=request_id)
         except InvalidRequest as error:
             raise spelled_for_mcp(error, paths) from error.__cause__
+
+    def _sampled(
+        self, params: Mapping[str, Any], model: str | None, timeout: float | None, *, stream: bool
+    ) -> tuple[SamplingRequest, Mapping[str, str]]:
+        """The request, and the paths that have another name in the params."""
+        found = Found("", params)
+        events = "read the events of sample_stream()"
+        options = read_call_options(found, timeout=timeout, stream=None, events=events)
+        if options.stream is not None and options.stream != stream:
+            here, there = ("sample_stream", "sample") if stream else ("sample", "sample_stream")
+            given = str(options.stream).lower()
+            found.add("_stream", f"is {given}, which {here}() cannot do; call {there}()")
+        limits = self._pipeline.limits
+        request = read_request(
+            params, limits, model=model, timeout=options.timeout, problems=found.problems
+        )
+        return options.applied(request), options.paths
 
     async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:
         """Stop a running request; False when none of this id runs.
@@ -186,7 +212,7 @@ class Sampling:
         caller: Caller | None = None,
         **options: Any,
     ) -> RouteDecision:
-        """Which targets would be tried in which order, and why; nobody is called.
+        """Which targets would be tried in which order, and why; no call is made.
 
         The request is validated as for `create_message`, but `max_tokens` may be left out: then it
         is 1000. `caller` says whose request it would be: sessions belong to a key, and with
@@ -241,26 +267,4 @@ class Sampling:
 def _limited(
     messages: SamplingRequest | Messages, options: dict[str, Any], max_tokens: int
 ) -> SamplingRequest:
-    if not isinstance(messages, SamplingRequest):
-        options = {"max_tokens": max_tokens, **options}
-    return request_of(messages, cast(RequestOptions, options))
-
-
-def _sampled(
-    params: Mapping[str, Any], model: str | None, timeout: float | None, *, stream: bool
-) -> tuple[SamplingRequest, Mapping[str, str]]:
-    """The request, and the paths that have another name in the params."""
-    found = Found("", params)
-    events = "read the events of sample_stream()"
-    options = read_call_options(found, timeout=timeout, stream=None, events=events)
-    if options.stream is not None and options.stream != stream:
-        here, there = ("sample_stream", "sample") if stream else ("sample", "sample_stream")
-        given = str(options.stream).lower()
-        found.add("_stream", f"is {given}, which {here}() cannot do; call {there}()")
-    try:
-        request = SamplingRequest.from_mcp(params)
-    except InvalidRequest as error:
-        raise InvalidRequest.of([*error.problems, *found.problems]) from error
-    if found.problems:
-        raise InvalidRequest.of(found.problems)
-    return options.applied(msgspec.structs.replace(request, model=model)), options.paths
+    return asked(messages, options, lambda models: max_tokens).request

@@ -124,7 +124,8 @@ class _Pydantic:
             raise AnswerMismatch(
                 tuple(
                     Problem(
-                        _path(each["loc"]), _complaint(each["type"], each["msg"], each["input"])
+                        value_path(each["loc"]),
+                        _complaint(each["type"], each["msg"], each["input"]),
                     )
                     for each in error.errors(include_url=False, include_context=False)
                 )
@@ -240,7 +241,8 @@ def _candidates(text: str) -> Iterator[str]:
     yield from (text[start : end + 1] for start, end in sorted(spans) if 0 <= start < end)
 
 
-def _path(place: tuple[int | str, ...]) -> str:
+def value_path(place: tuple[int | str, ...]) -> str:
+    """The place of a value: `days[0].hour`."""
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     return path.removeprefix(".")
 

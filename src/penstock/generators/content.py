@@ -12,16 +12,23 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVa
 
 import msgspec
 
+from penstock.contract.checks.spelling import unknown_options
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.events import Complete, GeneratorDelta, GeneratorEvent, StreamEvent
 from penstock.contract.exchange import Metadata, Result, SamplingRequest
 from penstock.contract.messages import Audio, Content, Image, JSONObject, Message, user
 from penstock.contract.options import Extra, MCPTool, ModelPreferences, ReasoningLevel, ToolChoice
-from penstock.contract.requests import Messages, RequestOptions, build_request, read_messages
+from penstock.contract.requests import (
+    Messages,
+    RequestOptions,
+    build_request,
+    named_models,
+    read_messages,
+)
 from penstock.contract.tools import RunnableTool, ToolSource
 from penstock.generators import contexts
 from penstock.generators.contexts import MessageType, PromptContext, PromptContextProvider
-from penstock.generators.functions import tool
+from penstock.generators.functions import runnable
 from penstock.generators.sources import servers, tools_of
 from penstock.generators.stream import GeneratorStream, Settled
 from penstock.generators.tool_loop import Ask, LoopLimits, ToolLoop, out_of_time
@@ -53,7 +60,7 @@ _LIMITS = {
 class GeneratorOptions(TypedDict, total=False):
     """The keyword arguments of generators; every one may be left out."""
 
-    model: str | None
+    model: str | Sequence[str] | None
     system_prompt: str | None
     temperature: float | None
     max_tokens: int
@@ -61,7 +68,7 @@ class GeneratorOptions(TypedDict, total=False):
     reasoning_level: ReasoningLevel | None
     extra: Extra | None
     model_preferences: ModelPreferences | None
-    tools: Sequence[RunnableTool | Callable[..., Any]]
+    tools: Sequence[RunnableTool | Callable[..., Any] | JSONObject]
     mcp_tools: Sequence[MCPTool | ToolSource]
     tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
@@ -87,8 +94,8 @@ class Sampler(Protocol):
         """The answer while it is made."""
         ...
 
-    def max_output(self, model: str | None = None, /) -> int | None:
-        """The most tokens that the model can answer with; None if unknown."""
+    def default_max_tokens(self, models: Sequence[str | None] = (None,), /) -> int | None:
+        """The limit of an answer where none is given; None where there is no default."""
         ...
 
     def takes(self, part: Image | Audio, model: str | None = None, /) -> bool:
@@ -119,16 +126,20 @@ class ContentGenerator(ABC, Generic[T]):
         self._sampler = sampler
         self._prompt = None if prompt is None else prompt_turn(prompt)
         given: dict[str, Any] = dict(options)
+        if problems := unknown_options(given, GeneratorOptions.__annotations__):
+            raise InvalidRequest.of(problems)
         self._limits, self._context_timeout = _limits(given)
-        self._tools = tuple(map(_runnable, _listed("tools", given.pop("tools", ()), "functions")))
+        listed = _listed("tools", given.pop("tools", ()), "functions")
+        self._tools = tuple(runnable(each, f"tools[{at}]") for at, each in enumerate(listed))
+        self._models = named_models(given.get("model"))
         given["mcp_tools"], self._sources = servers(
             given.get("mcp_tools", ()),
-            natively=lambda tool: sampler.connects_natively(tool, given.get("model")),
+            natively=lambda tool: all(sampler.connects_natively(tool, m) for m in self._models),
             source=sampler.tool_source,
         )
         if "max_tokens" not in given:
-            limit = sampler.max_output(given.get("model"))
-            given["max_tokens"] = min(DEFAULT_MAX_TOKENS, limit or DEFAULT_MAX_TOKENS)
+            limit = sampler.default_max_tokens(self._models)
+            given["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
         self._request = build_request((), cast(RequestOptions, given))
         self._contexts: list[PromptContext] = []
         self._providers: list[PromptContextProvider] = []
@@ -215,7 +226,7 @@ class ContentGenerator(ABC, Generic[T]):
             self._limits,
             missing=missing,
             started=started,
-            takes=lambda part: self._sampler.takes(part, self._request.model),
+            takes=lambda part: any(self._sampler.takes(part, each) for each in self._models),
         )
 
     async def _whole(self, request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -243,7 +254,6 @@ class StringGenerator(ContentGenerator[str]):
 
 def prompt_turn(prompt: Prompt) -> Message:
     """The user's turn of a prompt; raises InvalidRequest for a blank one and for other types."""
-    """The user's turn that a prompt is; raises InvalidRequest when it is blank or of no use."""
     if isinstance(prompt, str | msgspec.Struct):
         prompt = (prompt,)
     parts: tuple[Any, ...] = tuple(prompt) if isinstance(prompt, Iterable) else (prompt,)  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -282,12 +292,6 @@ def _listed(name: str, given: Any, what: str) -> Iterable[Any]:
     if isinstance(given, Iterable) and not isinstance(given, str):
         return cast(Iterable[Any], given)
     raise InvalidRequest.of([Problem(name, f"is {given!r}; give a list of {what}")])
-
-
-def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
-    if hasattr(given, "definition"):
-        return cast(RunnableTool, given)
-    return tool(cast(Callable[..., Any], given))
 
 
 def _check_names(tools: Sequence[RunnableTool]) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial, update_wrapper
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Generic,
@@ -23,15 +24,20 @@ import msgspec
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
+from penstock.contract.checks.spelling import suggests_names
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.messages import JSONObject
 from penstock.contract.options import ToolDefinition
-from penstock.contract.tools import Report
+from penstock.contract.tools import Report, RunnableTool, tool_from_dict
 from penstock.generators.answer_type import AnswerType
 from penstock.generators.threads import in_own_thread
 
+if TYPE_CHECKING:
+    from penstock.generators.schema_arguments import SchemaArguments
+
 P = ParamSpec("P")
 R = TypeVar("R")
+G = TypeVar("G")
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What every API takes as the name of a tool."""
 _UNNAMEABLE = (
@@ -47,6 +53,7 @@ class Tool(Generic[P, R]):
     server = ""
     """A function belongs to no server."""
 
+    @overload
     def __init__(
         self,
         function: Callable[P, R],
@@ -55,15 +62,41 @@ class Tool(Generic[P, R]):
         description: str | None = None,
         strict: bool | None = None,
         timeout: float | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Tool[[JSONObject], G],
+        *,
+        name: str,
+        description: str = "",
+        input_schema: JSONObject,
+        handler: Callable[[JSONObject], G],
+        strict: bool | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+    @suggests_names
+    def __init__(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        input_schema: JSONObject | None = None,
+        handler: Callable[[JSONObject], Any] | None = None,
+        strict: bool | None = None,
+        timeout: float | None = None,
     ) -> None:
-        """Raises InvalidRequest when the signature cannot be told to a model.
+        """A tool of a function, or of an `input_schema` (JSON Schema) and a `handler`.
 
-        The name, the description and the schema come from the function's name, docstring and type
-        hints; what a `functools.partial` has set is not the model's business. `timeout` is in
-        seconds and stands above that of the generator.
+        Of a function, the name, the description and the schema come from its name, docstring and
+        type hints; what a `functools.partial` has set is not shown to the model. A handler is async
+        or plain and receives the validated arguments as one dict. `timeout` is in seconds and goes
+        before that of the generator. Raises InvalidRequest when no tool can be made of it.
         """
+        if function is None or handler is not None or input_schema is not None:
+            function = _handler(function, name, input_schema, handler)
         update_wrapper(self, function)
-        self.function = function
+        self.function: Callable[P, R] = function
         self.timeout = timeout
         self.name = name or _name(function)
         if not _LEGAL_NAME.fullmatch(self.name):
@@ -73,13 +106,17 @@ class Tool(Generic[P, R]):
             )
         if timeout is not None and not timeout > 0:
             raise _unusable(self.name, f"its timeout is {timeout!r}; it must be more than 0")
-        docs = docstring_parser.parse(_docs(function))
-        self._arguments = _arguments(function, self.name, docs)
+        if input_schema is None:
+            docs = docstring_parser.parse(_docs(function))
+            described = (docs.description or "").strip()
+            self._arguments = _arguments(function, self.name, docs)
+            schema = self._arguments.output.schema
+        else:
+            described = ""
+            self._arguments = _checked_schema(self.name, input_schema)
+            schema = self._arguments.schema
         self.definition = ToolDefinition(
-            self.name,
-            description if description is not None else (docs.description or "").strip(),
-            self._arguments.output.schema,
-            strict,
+            self.name, described if description is None else description, schema, strict
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -96,11 +133,15 @@ class Tool(Generic[P, R]):
         return inspect.iscoroutinefunction(_called(self.function))
 
     async def run(self, arguments: JSONObject, _report: Report | None = None, /) -> Any:
-        """What the function gives; raises AnswerMismatch when the arguments do not fit its hints.
+        """What the function gives; raises AnswerMismatch when the arguments do not fit.
 
         A function that is not async runs in a thread. Cancelling stops the wait for it, not it.
         """
-        call = partial(cast(Callable[..., Any], self.function), **self._arguments.value(arguments))
+        function = cast(Callable[..., Any], self.function)
+        if isinstance(self._arguments, AnswerType):
+            call = partial(function, **self._arguments.value(arguments))
+        else:
+            call = partial(function, self._arguments.value(arguments))
         given = call() if self.is_async else await in_own_thread(call)
         # A plain function may hand on what an async one gave it, as many decorators do.
         return await given if inspect.isawaitable(given) else given
@@ -137,6 +178,62 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         made = cast(Tool[..., Any], function)
         return Tool(made.function, **options) if options else made
     return Tool(function, **options)
+
+
+def runnable(given: Any, path: str) -> RunnableTool:
+    """The tool that this is: a tool, a function, or a dict of OpenAI's or MCP's form.
+
+    A dict has its `handler` beside the schema. Raises InvalidRequest.
+    """
+    if isinstance(given, Mapping):
+        entry = dict(cast(Mapping[str, Any], given))
+        handler = entry.pop("handler", None)
+        found = tool_from_dict(path, entry)
+        if handler is None:
+            text = f"{found.name!r} has no handler to run it; add one: 'handler': function"
+            raise InvalidRequest.of([Problem(path, text)])
+        return Tool(
+            name=found.name,
+            description=found.description,
+            input_schema=found.input_schema,
+            handler=handler,
+            strict=found.strict,
+        )
+    if isinstance(given, ToolDefinition):
+        text = f"{given.name!r} has no handler to run it; give penstock.Tool(..., handler=function)"
+        raise InvalidRequest.of([Problem(path, text)])
+    return cast(RunnableTool, given) if hasattr(given, "definition") else tool(given)
+
+
+def _handler(
+    function: object, name: str | None, schema: JSONObject | None, handler: object
+) -> Callable[..., Any]:
+    called = name or "a tool without a name"
+    if function is not None:
+        raise _unusable(called, "give a function, or input_schema and handler, and not both")
+    if name is None:
+        raise _unusable(called, "a handler takes its name from name=")
+    if handler is None or schema is None:
+        missing = "handler" if handler is None else "input_schema"
+        raise _unusable(called, f"{missing} is missing")
+    if not callable(handler):
+        raise _unusable(called, f"its handler is {handler!r}; give a function of one dict")
+    return handler
+
+
+def _checked_schema(name: str, schema: JSONObject) -> SchemaArguments:
+    # Only here: the library takes 70 ms to load, which few tools need.
+    from penstock.generators.schema_arguments import SchemaArguments
+
+    if not isinstance(schema, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _unusable(name, "its input_schema must be a dict")
+    try:
+        return SchemaArguments(schema)
+    except (ValueError, TypeError) as error:
+        raise _unusable(name, f"its input_schema cannot be used: {error}") from error
+    except RecursionError as error:
+        reason = "its input_schema is nested too deeply, or refers to itself alone"
+        raise _unusable(name, reason) from error
 
 
 def _bare(function: Any) -> Any:

@@ -130,8 +130,10 @@ class KeyTerms:
         if not self._names:
             return ranked
         if model:
-            if not self.may_use(model):
-                raise not_for_this_key(model)
+            fallbacks = request.fallback_models if isinstance(request, SamplingRequest) else ()
+            for name in (model, *fallbacks):
+                if not self.may_use(name):
+                    raise not_for_this_key(name)
             return ranked
         # Without a name, hints may have brought targets of any model here.
         mine = [target for target in ranked if self._may_reach(str(target))]

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from penstock.mcp.streaming.chunks import Chunks
     from penstock.mcp.streaming.client import ToolChunk, ToolStream, stream_tool
     from penstock.mcp.streaming.extension import StreamingTools
+    from penstock.mcp.streaming.streams import StreamState
     from penstock.mcp.streaming.tools import streamed
+    from penstock.mcp.streaming.watching import cancel_stream, get_stream, watch_stream
     from penstock.mcp.tasks.client import TaskClient, TaskError, resume_task, run_task, start_task
     from penstock.mcp.tasks.extension import Tasks
     from penstock.mcp.tasks.records import TaskLimits
@@ -43,6 +45,7 @@ _LAZY = {
     "Spent": "penstock.mcp.asking.state",
     "SpentInFile": "penstock.mcp.asking.state",
     "SqliteTasks": "penstock.mcp.tasks.sqlite",
+    "StreamState": "penstock.mcp.streaming.streams",
     "StreamingTools": "penstock.mcp.streaming.extension",
     "TaskClient": "penstock.mcp.tasks.client",
     "TaskError": "penstock.mcp.tasks.client",
@@ -52,6 +55,8 @@ _LAZY = {
     "ToolAdapter": "penstock.mcp.tools",
     "ToolChunk": "penstock.mcp.streaming.client",
     "ToolStream": "penstock.mcp.streaming.client",
+    "cancel_stream": "penstock.mcp.streaming.watching",
+    "get_stream": "penstock.mcp.streaming.watching",
     "once": "penstock.mcp.asking.sample",
     "resume_task": "penstock.mcp.tasks.client",
     "run_task": "penstock.mcp.tasks.client",
@@ -60,6 +65,7 @@ _LAZY = {
     "start_task": "penstock.mcp.tasks.client",
     "stream_tool": "penstock.mcp.streaming.client",
     "streamed": "penstock.mcp.streaming.tools",
+    "watch_stream": "penstock.mcp.streaming.watching",
 }
 
 __all__ = [
@@ -77,6 +83,7 @@ __all__ = [
     "Spent",
     "SpentInFile",
     "SqliteTasks",
+    "StreamState",
     "StreamingTools",
     "TaskClient",
     "TaskError",
@@ -86,6 +93,8 @@ __all__ = [
     "ToolAdapter",
     "ToolChunk",
     "ToolStream",
+    "cancel_stream",
+    "get_stream",
     "once",
     "resume_task",
     "run_task",
@@ -94,6 +103,7 @@ __all__ = [
     "start_task",
     "stream_tool",
     "streamed",
+    "watch_stream",
 ]
 
 

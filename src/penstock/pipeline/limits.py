@@ -40,6 +40,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_mcp_servers: int = 16
 
 
+STANDARD = Limits(max_temperature=float("inf"), max_stop_sequences=1_000)
+"""For requests that another host or engine checks against limits of its own."""
+
+
 def too_many(path: str, given: int, limits: Limits, setting: str, what: str = "") -> Problem | None:
     """The problem with this number of items, if it is above the setting of this name."""
     most: int = getattr(limits, setting)

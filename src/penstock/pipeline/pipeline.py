@@ -39,6 +39,7 @@ from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage_counters import UsageCounters
 from penstock.tokens import estimate_request
+from penstock.tokens.size import measured
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Pipeline:
         """
         self._router = router
         self._pool = pool
-        self._limits = limits
+        self.limits = limits
         self._accounts = accounts or NoAccounts()
         self.context = ContextStage(context)
         self.hooks = hooks or Hooks()
@@ -157,7 +158,7 @@ class Pipeline:
     ) -> EmbeddingResult:
         """A vector for each text."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_embedding(request, self._limits)
+            request = validate_embedding(request, self.limits)
             async with meter.paying(request, (target,)):
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.embed(target, request, meter.trail)
@@ -174,7 +175,7 @@ class Pipeline:
     ) -> TranscriptionResult:
         """The words of a recording."""
         with self._meter(request, request_id, caller) as meter:
-            request = validate_transcription(request, self._limits)
+            request = validate_transcription(request, self.limits)
             async with meter.paying(request, ranked) as targets:
                 attempt, answer = await meter.within(
                     request.timeout, lambda: self._pool.transcribe(targets, request, meter.trail)
@@ -226,18 +227,18 @@ class Pipeline:
     ) -> SamplingRequest:
         """The valid request with its context, as its reviewer has left it."""
         limit = request.timeout
-        checked = self.context.validate(request, self._limits)
+        checked = self.context.validate(request, self.limits)
         if checked.include_context != "none":
             checked = await meter.within(
-                limit, lambda: self.context.attached(checked, caller, self._limits)
+                limit, lambda: self.context.attached(checked, caller, self.limits)
             )
         if caller.review is not None:
             checked = await self._reviewed(meter, checked, caller.review)
         return checked
 
     async def _with_context(self, request: SamplingRequest, caller: Caller) -> SamplingRequest:
-        checked = self.context.validate(request, self._limits)
-        return await self.context.attached(checked, caller, self._limits)
+        checked = self.context.validate(request, self.limits)
+        return await self.context.attached(checked, caller, self.limits)
 
     async def _reviewed(
         self, meter: Meter, request: SamplingRequest, review: Reviewer
@@ -245,12 +246,13 @@ class Pipeline:
         """The request as its reviewer has left it, which must be valid too."""
         with meter.paused():
             request = await review(request, self._estimate)
-        return validate(request, self._limits)
+        return validate(request, self.limits)
 
     async def _estimate(self, request: SamplingRequest) -> Estimate:
         ranked = await self._router.rank(request)
         cost = await self._accounts.estimate(request, ranked)
-        return Estimate(estimate_request(request, ranked[0].model), cost)
+        tokens = await measured(request, lambda: estimate_request(request, ranked[0].model))
+        return Estimate(tokens, cost)
 
     async def _count(self, request: SamplingRequest, caller: Caller) -> TokenCount:
         # Nothing is answered, so no target's answers are too short for it.
@@ -263,7 +265,9 @@ class Pipeline:
         except (ModelNotFound, ProviderUnavailable):
             # A server that does not count, or cannot just now, is no reason to know nothing.
             counted = None
-        tokens = estimate_request(request, target.model) if counted is None else counted
+        tokens = counted
+        if tokens is None:
+            tokens = await measured(request, lambda: estimate_request(request, target.model))
         return TokenCount(tokens, counted is None, target.provider, target.model)
 
     async def _stream(self, meter: Meter, request: SamplingRequest) -> EventBatches:

@@ -57,7 +57,9 @@ def id_problem(request_id: object) -> str | None:
     """Why nobody can use this as the id of a request; None when it will do."""
     if isinstance(request_id, str) and _ID.fullmatch(request_id):
         return None
-    return f"{shown(request_id)} is no id; give 1 to 128 visible ASCII characters, no blanks"
+    return (
+        f"{shown(request_id)} is not a valid id; give 1 to 128 visible ASCII characters, no blanks"
+    )
 
 
 class InFlight:

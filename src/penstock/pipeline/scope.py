@@ -33,7 +33,7 @@ from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.record_builder import Trail
 from penstock.telemetry.records import Operation, RequestContent, RequestStarted
 from penstock.telemetry.usage_counters import UsageCounters
-from penstock.tokens.size import is_long
+from penstock.tokens.size import measured
 
 T = TypeVar("T")
 _OPERATIONS: dict[type, Operation] = {
@@ -46,7 +46,7 @@ NOBODY = Caller()
 
 async def _admitted(terms: Terms, request: AnyRequest, targets: Sequence[Target]) -> Admission:
     # Only the count is made in a thread: the windows of the key belong to the loop.
-    count = await asyncio.to_thread(terms.count, request, targets) if is_long(request) else None
+    count = await measured(request, lambda: terms.count(request, targets))
     return terms.admit(request, targets, count)
 
 

@@ -32,6 +32,8 @@ from penstock.pipeline.validate_mcp import mcp_problems
 
 _MOST_TOKENS = 2**31 - 1
 """Wires carry no larger number."""
+_MOST_MODELS = 16
+"""Names in `model=[...]`, each of which is ranked."""
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 """As in ISO 639 and BCP 47: `en`, `yue`, `pt-BR`."""
 
@@ -106,7 +108,7 @@ def transcription_hints(language: str | None, prompt: str | None) -> Iterator[Pr
     """What is wrong with these, if anything; known before there is a recording."""
     if language is not None and not (len(language) <= NAME and _LANGUAGE.fullmatch(language)):
         yield Problem(
-            "language", f"{shown(language)} is no language's code; write one such as 'en'"
+            "language", f"{shown(language)} is not a language code; write one such as 'en'"
         )
     if prompt is not None:
         if not prompt.strip():
@@ -117,7 +119,9 @@ def transcription_hints(language: str | None, prompt: str | None) -> Iterator[Pr
 def _sound(path: str, audio: Audio) -> Iterator[Problem]:
     if essence(audio.mime_type) not in AUDIO_EXTENSIONS:
         known = ", ".join(sorted(AUDIO_EXTENSIONS))
-        yield Problem(f"{path}.mimeType", f"{audio.mime_type!r} is no known sound; known: {known}")
+        yield Problem(
+            f"{path}.mimeType", f"{audio.mime_type!r} is not a known audio type; known: {known}"
+        )
     try:
         empty = not base64.b64decode(audio.data, validate=True)
     except ValueError as error:
@@ -133,6 +137,7 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
     if request.max_tokens > _MOST_TOKENS:
         yield Problem("max_tokens", f"is more than {_MOST_TOKENS}")
     yield from _name("model", request.model)
+    yield from _fallbacks(request)
     if request.system_prompt:
         yield from _text("system_prompt", request.system_prompt)
     for name, value in request.metadata.items():
@@ -154,6 +159,19 @@ def _options(request: SamplingRequest, limits: Limits) -> Iterator[Problem]:
         yield from _name("output_schema.name", request.output_schema.name)
     if request.model_preferences is not None:
         yield from _preferences(request.model_preferences)
+
+
+def _fallbacks(request: SamplingRequest) -> Iterator[Problem]:
+    names = request.fallback_models
+    if names and not request.model:
+        yield Problem("fallback_models", "needs a model to fall back from; give model")
+    if len(names) >= _MOST_MODELS:
+        yield Problem("model", f"{len(names) + 1} models given, at most {_MOST_MODELS} are allowed")
+        return
+    for index, name in enumerate(names, 1):
+        if not name:
+            yield Problem(f"model[{index}]", "is empty; give the name of a model")
+        yield from _name(f"model[{index}]", name)
 
 
 def _temperature(temperature: float | None, limits: Limits) -> Iterator[Problem]:
@@ -207,7 +225,7 @@ def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
     for name in ("cost", "speed", "intelligence"):
         value: object = getattr(preferences, name)
         if value is not None and not isinstance(value, int | float):
-            said = f"{shown(value)} is no number; give one from 0 to 1"
+            said = f"{shown(value)} is not a number; give one from 0 to 1"
             yield Problem(f"model_preferences.{name}", said)
         elif value is not None and not 0 <= value <= 1:
             yield Problem(f"model_preferences.{name}", f"{value} is not between 0 and 1")

@@ -29,6 +29,7 @@ from penstock.pool.targets.states import TargetStates
 from penstock.pool.usage_check import is_possible_count
 from penstock.pool.whole_answers import fetch
 from penstock.telemetry.record_builder import unheard
+from penstock.tokens.size import measured
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 A = TypeVar("A", Reply, Transcript, Vectors)
@@ -79,7 +80,10 @@ class FailoverPool:
             request = msgspec.structs.replace(request, max_tokens=able.max_output)
         admitted, _ = admit(request, able, target)
         count = await provider.count_tokens(target.model, admitted)
-        return count if is_possible_count(count, admitted, target.model) else None
+        possible = await measured(
+            admitted, lambda: is_possible_count(count, admitted, target.model)
+        )
+        return count if possible else None
 
     async def embed(
         self, target: Target, request: EmbeddingRequest, trail: Trail | None = None
@@ -138,10 +142,11 @@ class FailoverPool:
 
         async def ask(ticket: Ticket[R]) -> A:
             async with Asking(ticket, run.caller, heard) as asking:
-                with asking.calling(), asking.telling():
-                    answer = await call(
-                        ticket.provider, ticket.attempt.target.model, ticket.request
-                    )
+                async with asking.limited(run.transcript_s(ticket)):
+                    with asking.calling(), asking.telling():
+                        answer = await call(
+                            ticket.provider, ticket.attempt.target.model, ticket.request
+                        )
                 asking.answered(answer)
             return answer
 

@@ -16,7 +16,7 @@ from penstock.contract.options import Capabilities, ModelPreferences
 from penstock.contract.ports import Health, RouteDecision, Target
 from penstock.routing.explanation import Dropped, explained
 from penstock.routing.filters import Filter, of_provider
-from penstock.routing.forecast import Outlook
+from penstock.routing.forecast import Forecast, Outlook
 from penstock.routing.ranking import (
     AllAvailable,
     Candidate,
@@ -75,11 +75,33 @@ class _Ranking(NamedTuple):
     served: Target | None
     unused: str
     """Why the request's priorities were not used; empty when they were, or when it has none."""
+    unable: Sequence[Dropped] = ()
+    """What cannot serve the request and is in `placed` all the same, for nothing else is there."""
 
 
 def _without_priorities(request: SamplingRequest) -> SamplingRequest:
     hints = () if request.model_preferences is None else request.model_preferences.hints
     return msgspec.structs.replace(request, model_preferences=ModelPreferences(hints))
+
+
+def _joined(rankings: Sequence[_Ranking]) -> _Ranking:
+    """One ranking of several models, in the order of the models.
+
+    As within one model, targets that may not be asked now, or may be too small, rank last; a model
+    that cannot serve the request is passed over if another one can.
+    """
+    able = [each for each in rankings if not each.unable] or rankings
+    placed: dict[Target, Placed] = {}
+    for ranking in able:
+        for each in ranking.placed:
+            placed.setdefault(each.candidate.target, each)
+    dropped = [
+        each
+        for ranking in rankings
+        for each in (*ranking.dropped, *(() if ranking in able else ranking.unable))
+    ]
+    inorder = sorted(placed.values(), key=lambda each: (each.unavailable, each.tight))
+    return rankings[0]._replace(placed=inorder, dropped=dropped)
 
 
 class TargetTable:
@@ -158,7 +180,11 @@ class TargetTable:
         choose targets of any other configured model.
         """
         ranking = await self._rank(request, request_id=None, key=key, streaming=streaming)
-        return self._explained(request, ranking, words=True)
+        outlook, forecasts = self._ways.outlook, {}
+        if outlook is not None:
+            targets = [each.candidate.target for each in ranking.placed if each.opinion is None]
+            forecasts = dict(zip(targets, await outlook(request, targets), strict=True))
+        return self._explained(request, ranking, forecasts)
 
     def renew(self) -> None:
         """A provider was replaced: ask anew what targets can do."""
@@ -169,7 +195,7 @@ class TargetTable:
     ) -> tuple[Target, ...] | None:
         """The configured order, where nothing speaks for another: so it is for most requests."""
         name = request.model or self._default or ""
-        targets = self._plain.get(name)
+        targets = None if request.fallback_models else self._plain.get(name)
         preferences = request.model_preferences
         if targets is None or (preferences is not None and preferences.hints):
             return None
@@ -189,26 +215,45 @@ class TargetTable:
     async def _rank(
         self, request: SamplingRequest, *, request_id: str | None, key: str | None, streaming: bool
     ) -> _Ranking:
+        """The targets of the model; then those of each of its fallbacks."""
+        if not request.fallback_models:
+            return await self._rank_model(
+                request, request_id=request_id, key=key, streaming=streaming
+            )
+        rankings: list[_Ranking] = []
+        for name in (request.model, *request.fallback_models):
+            one = msgspec.structs.replace(request, model=name, fallback_models=())
+            # Only the first is a choice to learn from: the others are the order of the caller.
+            identifier = None if rankings else request_id
+            rankings.append(
+                await self._rank_model(one, request_id=identifier, key=key, streaming=streaming)
+            )
+        return _joined(rankings)
+
+    async def _rank_model(
+        self, request: SamplingRequest, *, request_id: str | None, key: str | None, streaming: bool
+    ) -> _Ranking:
         name = request.model or self._default or ""
         asked, dropped = of_provider(
             request, self._asked(request), self._providers, self._health, limited=key is not None
         )
         whole = name if asked is self._candidates.get(name) else None
-        kept, unable, tight = self._filter(asked, request, streaming, model=whole)
+        kept, unable, tight = await self._filter(asked, request, streaming, model=whole)
         session = session_of(request, name, key) if name in self._ways.sticky else None
         served = self._served(session)
         preferences = request.model_preferences
         placed = order(kept, preferences, self._health, tight=tight, session=served)
+        restored: Sequence[Dropped] = ()
         if unable and not tried(placed, preferences):
             # Whoever is left was not asked for: the pool says what is wrong with the others.
-            unable = []
+            restored, unable = unable, []
             placed = order(asked, preferences, self._health, tight=tight, session=served)
         strategy, unused = self._strategy(name, request)
         if unused:
             request = _without_priorities(request)
         if strategy is not None:
             placed = await judged(strategy, placed, request, request_id=request_id, key=key)
-        return _Ranking(placed, [*unable, *dropped], strategy, session, served, unused)
+        return _Ranking(placed, [*unable, *dropped], strategy, session, served, unused, restored)
 
     def _strategy(self, name: str, request: SamplingRequest) -> tuple[Strategy | None, str]:
         """What orders the targets of a model for this request, and why not by its priorities."""
@@ -223,12 +268,11 @@ class TargetTable:
         return strategy or ways.preferred, ""
 
     def _explained(
-        self, request: SamplingRequest, ranking: _Ranking, *, words: bool = False
+        self,
+        request: SamplingRequest,
+        ranking: _Ranking,
+        forecasts: Mapping[Target, Forecast] = {},
     ) -> RouteDecision:
-        outlook, forecasts = self._ways.outlook, {}
-        if words and outlook is not None:
-            targets = [each.candidate.target for each in ranking.placed if each.opinion is None]
-            forecasts = dict(zip(targets, outlook(request, targets), strict=True))
         return explained(
             request.model,
             ranking.placed,

@@ -117,7 +117,7 @@ class _Least(ABC):
         key: str | None,
     ) -> Sequence[Opinion]:
         """By what is expected; priorities change nothing."""
-        forecasts = self._outlook(request, targets)
+        forecasts = await self._outlook(request, targets)
         values = [self.value(each) for each in forecasts]
         best = min((each for each in values if each is not None), default=None)
         return [
@@ -187,7 +187,7 @@ class Preferred:
         key: str | None,
     ) -> Sequence[Opinion]:
         """By utility; equals keep their configured order."""
-        forecasts = self._outlook(request, targets)
+        forecasts = await self._outlook(request, targets)
         weights = Weights.of(request.model_preferences)
         utilities = _utilities(forecasts, weights)
         best = max(utilities) if len(utilities) > 1 else math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -17,16 +18,24 @@ def facts(metadata: Metadata) -> list[Header]:
     told = _facts(metadata.request_id, metadata.provider, metadata.model, metadata.attempts)
     if metadata.cost_nanos is not None:
         told.append((b"x-penstock-cost-usd", nanos_to_text(metadata.cost_nanos).encode()))
-    if metadata.continued_by is not None:
-        told.append((b"x-penstock-continued-by", header_value(metadata.continued_by)))
-    if metadata.stop_detail is not None:
-        told.append((b"x-penstock-stop-detail", header_value(metadata.stop_detail)))
-    return told
+    return [*told, *_known_at_the_end(metadata)]
 
 
 def stream_facts(request_id: str, attempt: Attempt) -> list[Header]:
     """The same of a stream, whose metadata comes only at its end."""
     return _facts(request_id, attempt.target.provider, attempt.target.model, attempt.number)
+
+
+def stream_end_facts(metadata: Metadata) -> bytes:
+    """Comments before the terminal event: what the headers of a stream could not say yet."""
+    return b"".join(b": %b: %b\n\n" % header for header in _known_at_the_end(metadata))
+
+
+def _known_at_the_end(metadata: Metadata) -> Iterator[Header]:
+    if metadata.continued_by is not None:
+        yield b"x-penstock-continued-by", header_value(metadata.continued_by)
+    if metadata.stop_detail is not None:
+        yield b"x-penstock-stop-detail", header_value(metadata.stop_detail)
 
 
 def _facts(request_id: str, provider: str, model: str, attempts: int) -> list[Header]:

@@ -55,6 +55,10 @@ from penstock.contract.errors import (
 from penstock.contract.metadata import ErrorMetadata, nanos_to_text
 
 _OVERLOADED = (503, 529)
+STORE_UNAVAILABLE = (
+    "the gateway cannot use its ledger or its keys now: try again later; the reason is in its log"
+)
+"""For callers: the error itself names files of the server."""
 _SDKS_RETRY_FROM = 500
 
 
@@ -142,7 +146,7 @@ def failure_of(error: Exception) -> Failure:
     overloaded = rule.status == 502 and told.status in _OVERLOADED
     return Failure(
         503 if overloaded else rule.status,
-        error.message,
+        STORE_UNAVAILABLE if isinstance(told, StorageUnavailable) else error.message,
         rule.type,
         rule.code,
         _param(told),

@@ -47,6 +47,11 @@ class StreamHandle:
         self._reader: asyncio.Task[object] | None = None
         self._stopped = False
         self._end: Complete | Error | Cancelled | None = None
+        self._finish: Callable[[Complete], Complete | Error] = lambda end: end
+
+    def finish_with(self, finish: Callable[[Complete], Complete | Error]) -> None:
+        """Replace the event `Complete` by what this makes of it; before the stream is read."""
+        self._finish = finish
 
     @property
     def ended(self) -> bool:
@@ -66,7 +71,7 @@ class StreamHandle:
             self._ready.extend(await self._next_batch())
         event = self._ready.popleft()
         if isinstance(event, _TERMINAL):
-            self._end = event
+            event = self._end = self._finished(event)
         return event
 
     async def batches(self) -> EventBatches:
@@ -75,7 +80,8 @@ class StreamHandle:
             batch = list(self._ready) or await self._next_batch()
             self._ready.clear()
             if batch and isinstance(last := batch[-1], _TERMINAL):
-                self._end = last
+                self._end = self._finished(last)
+                batch = [*batch[:-1], self._end]
             yield batch
         await self._rest.aclose()
 
@@ -167,6 +173,9 @@ class StreamHandle:
             return (Cancelled(),)
         finally:
             self._reader = None
+
+    def _finished(self, end: Complete | Error | Cancelled) -> Complete | Error | Cancelled:
+        return self._finish(end) if isinstance(end, Complete) else end
 
     def _outcome(self) -> Result:
         if isinstance(self._end, Complete):

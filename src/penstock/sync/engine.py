@@ -15,7 +15,7 @@ from penstock.budget.calendar import Period
 from penstock.budget.reports import Balance
 from penstock.config.load import load
 from penstock.config.settings import Config
-from penstock.contract.checks.spelling import suggests_names
+from penstock.contract.checks.spelling import methods_suggest_names, suggests_names
 from penstock.contract.estimates import RecordedUsage, RequestEstimate
 from penstock.contract.events import StreamEvent
 from penstock.contract.exchange import (
@@ -54,6 +54,7 @@ MessageStream: TypeAlias = SyncStream[StreamEvent, Result]
 _OPEN: weakref.WeakSet[SyncEngine] = weakref.WeakSet()
 
 
+@methods_suggest_names
 class SyncEngine:
     """An engine whose calls wait for their answer; threads may share it.
 

@@ -68,15 +68,21 @@ MODELS = {
 
 
 ANSWER = Reply((Text("Yes."),), "echo", "endTurn", Usage(input_tokens=1, output_tokens=1))
+MISCOUNTED = msgspec.structs.replace(ANSWER, usage=Usage(input_tokens=10**9))
+"""What is billed instead is estimated from the request."""
 
 
 class Encoding(FakeProvider):
     """Writes each request in several dialects before it answers."""
 
     dialects = DIALECTS
+    answer = ANSWER
 
     def capabilities(self, model: str) -> Capabilities:
-        return msgspec.structs.replace(super().capabilities(model), extra_of="openai-chat")
+        # A window in which not every request surely fits: the router estimates its tokens.
+        return msgspec.structs.replace(
+            super().capabilities(model), extra_of="openai-chat", context_window=100_000_000
+        )
 
     async def generate(self, model: str, request: SamplingRequest) -> Reply:
         if self.dialects is DIALECTS and (schema := request.output_schema) is not None:
@@ -84,7 +90,7 @@ class Encoding(FakeProvider):
             prompted = msgspec.structs.replace(schema, prompted=True)
             self._encode(msgspec.structs.replace(request, output_schema=prompted))
         self._encode(request)
-        return ANSWER
+        return self.answer
 
     async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
         return Vectors(((0.5,),) * len(request.texts), model, Usage(input_tokens=1))
@@ -112,8 +118,9 @@ def engine(home: Path, limits: dict[str, int], provider: FakeProvider) -> tuple[
             "limits": limits,
             "models": {
                 "default": {
-                    "targets": ["fake/echo", "fake/echo-2"],
-                    "prices": {"fake/echo": price, "fake/echo-2": price},
+                    "targets": ["fake/echo", "fake/llama-3"],
+                    "routing": "cheapest",
+                    "prices": {"fake/echo": price, "fake/llama-3": price},
                 }
             },
             "budgets": {"total": {"limit_usd": 1_000_000.0}},
@@ -241,6 +248,7 @@ async def held(names: Sequence[str]) -> dict[str, Any]:
     one = Encoding()
     # A request is encoded for one target at a time, here for the dialect that looks at most.
     one.dialects = [openai_responses.DIALECT]
+    one.answer = MISCOUNTED
     async with running({}, one) as (app, key):
         warm: set[str] = set()
         for (path, name), body in bodies.largest():

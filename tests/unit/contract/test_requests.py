@@ -79,7 +79,8 @@ def test_every_option_finds_its_field() -> None:
         ignore_invalid_options=True,
     )
     assert set(RequestOptions.__annotations__) == {*SamplingRequest.__struct_fields__} - {
-        "messages"
+        "messages",
+        "fallback_models",
     }
 
 
@@ -96,7 +97,11 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
     ("stop_sequences", "END", "stop_sequences"),
     ("stop_sequences", ["a", 1], "stop_sequences[1]"),
     ("tools", [{"name": 1}], "tools[0].name"),
-    ("tools", [{}], "tools[0]"),
+    ("tools", [{}], "tools[0].name"),
+    ("tools", [{"name": "a", "parameters": []}], "tools[0].parameters"),
+    ("tools", [1], "tools[0]"),
+    ("model", [], "model"),
+    ("model", ["a", 1], "model[1]"),
     ("tool_choice", "sometimes", "tool_choice.mode"),
     ("reasoning_level", "extreme", "reasoning_level"),
     ("include_context", "everything", "include_context"),

@@ -26,7 +26,13 @@ PLAIN: tuple[tuple[Callable[..., object], dict[str, Any], str], ...] = (
     (penstock.audio, {"source": b"", "mimetype": "x"}, "mime_type"),
     (penstock.MCPTool, {"url": "https://x", "name": "a", "allowed_tool": []}, "allowed_tools"),
     (penstock.ModelPreferences, {"hint": ()}, "hints"),
+    (penstock.ModelPreferences, {"costPriority": 1}, "cost"),
+    (penstock.ModelPreferences, {"intelligencePriority": 1}, "intelligence"),
+    (penstock.ToolChoice, {"mod": "auto"}, "mode"),
+    (penstock.ToolDefinition, {"nme": "x"}, "name"),
     (penstock.OutputSchema, {"schma": {}}, "schema"),
+    (penstock.Config, {"servr": {}}, "server"),
+    (penstock.Tool, {"input_shema": {}}, "input_schema"),
     (penstock.SamplingRequest, {"messages": (), "max_tokens": 3, **WRONG}, "temperature"),
 )
 
@@ -51,9 +57,65 @@ async def test_an_engine_names_the_option_that_was_meant() -> None:
             with pytest.raises(penstock.InvalidRequest) as caught:
                 await call("x", max_tokens=3, **WRONG)
             assert str(caught.value) == OPTION
-        feedback: Any = engine.record_feedback
-        with pytest.raises(TypeError, match=r"'scre'; did you mean score\?$"):
-            await feedback("req_1", scre=1)
+        for method, arguments, wrong, meant in TYPED:
+            with pytest.raises(TypeError, match=rf"'{wrong}'; did you mean {meant}\?$"):
+                await getattr(engine, method)(*arguments, **{wrong: 1})
+        marking: Any = engine.mark_down
+        with pytest.raises(TypeError, match=r"mark_down\(\) .*'reson'; did you mean reason\?$"):
+            marking("a/b", reson="x")
+
+
+TYPED: tuple[tuple[str, tuple[Any, ...], str, str], ...] = (
+    ("record_feedback", ("req_1",), "scre", "score"),
+    ("embed", (["x"],), "dimension", "dimensions"),
+    ("record_usage", ("a/b", {}), "qualty", "quality"),
+    ("provider_health", (), "name", "names"),
+    ("sample", ({},), "modle", "model"),
+    ("sample_stream", ({},), "modle", "model"),
+    ("set_budget", (1,), "perod", "period"),
+    ("cancel_request", ("x",), "ky", "key"),
+)
+SYNC: tuple[tuple[str, tuple[Any, ...], str, str], ...] = (
+    ("sample", ({},), "modle", "model"),
+    ("embed", (["x"],), "dimension", "dimensions"),
+    ("record_usage", ("a/b", {}), "qualty", "quality"),
+    ("provider_health", (), "name", "names"),
+    ("mark_down", ("a/b",), "reson", "reason"),
+    ("mark_up", (), "targt", "target"),
+    ("set_budget", (1,), "perod", "period"),
+    ("record_feedback", ("x",), "scre", "score"),
+    ("cancel_request", (), "request", "request_id"),
+)
+
+
+@pytest.mark.parametrize(("method", "arguments", "given", "meant"), SYNC)
+def test_a_synchronous_engine_names_the_argument_that_was_meant(
+    method: str, arguments: tuple[Any, ...], given: str, meant: str
+) -> None:
+    message = rf"{method}\(\) .*'{given}'; did you mean {meant}\?$"
+    with (
+        penstock.sync.open(penstock.Config()) as engine,
+        pytest.raises(TypeError, match=message),
+    ):
+        getattr(engine, method)(*arguments, **{given: 1})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("providr", "provider"), ("max_tool_round", "max_tool_rounds")]
+)
+@pytest.mark.parametrize(("make", "arguments"), FACTORIES)
+def test_a_generator_knows_the_names_of_all_its_options(
+    make: Callable[..., object], arguments: tuple[Any, ...], wrong: str, meant: str
+) -> None:
+    with pytest.raises(penstock.InvalidRequest, match=rf"{wrong}: .*did you mean {meant}\?"):
+        make(*arguments, **{wrong: 1})
+
+
+async def test_a_generator_of_an_engine_knows_the_names_of_all_its_options() -> None:
+    wrong: Any = {"max_tool_round": 1}
+    async with engine_with(FakeProvider()) as engine:
+        with pytest.raises(penstock.InvalidRequest, match=r"did you mean max_tool_rounds\?"):
+            engine.string_generator("x", **wrong)
 
 
 @pytest.mark.parametrize("make", [penstock.embedding_generator, penstock.transcription_generator])

@@ -231,7 +231,9 @@ async def test_an_id_belongs_to_one_running_request(slow: Engine, pause: Pause) 
 @pytest.mark.parametrize("wrong", ["", "a b", "a\n", "é", "x" * 129, 7])
 async def test_an_id_that_no_header_can_carry_is_refused(wrong: Any) -> None:
     async with engine_on(StubProvider()) as engine:
-        with pytest.raises(InvalidRequest, match=r"request_id: .* is no id; give 1 to 128"):
+        with pytest.raises(
+            InvalidRequest, match=r"request_id: .* is not a valid id; give 1 to 128"
+        ):
             await engine.create_message("Hello", max_tokens=9, request_id=wrong)
 
 

@@ -29,7 +29,7 @@ from tests.unit.server.sampling_support import socket_of
 SOURCE = Path(penstock.__file__).parent
 PYTHON = re.compile(
     r"=(True|False|None)\b|\bpenstock\.[a-z_]+\(|\bpenstock\.[A-Z]|\bengine\.\w+\(|\bawait\b"
-    r"|ignore_invalid_options|\bkeyword argument"
+    r"|ignore_invalid_options|\bkeyword argument|\b(in|from|your) code\b"
 )
 INSIDE = {
     "cli": "the command line words its own errors",
@@ -42,8 +42,9 @@ INSIDE = {
 """Modules whose errors cannot leave by HTTP."""
 WORDS = {
     "contract/errors.py": "the table of advice for Python",
-    "server/screen.py": "the start-up screen",
-    "budget/accounts.py": "an error of the Python API of the ledger",
+    "contract/checks/spelling.py": "TypeErrors of calls in Python",
+    "server/process/banner.py": "the start-up screen",
+    "budget/queries.py": "an error of the Python API of the ledger",
 }
 
 

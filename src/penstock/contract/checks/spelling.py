@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import msgspec
@@ -12,13 +13,19 @@ from penstock.contract.errors import Problem
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 _LONGEST = 64
 _IS_COROUTINE = 0x80
+_TAKES_ANY_NAME = 0x08
 _ELSEWHERE = {
+    "costPriority": "cost",
+    "headers": "http_headers",
+    "intelligencePriority": "intelligence",
     "max_completion_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "reasoning_effort": "reasoning_level",
     "response_format": "output_schema",
+    "speedPriority": "speed",
     "stop": "stop_sequences",
     "system": "system_prompt",
 }
@@ -30,10 +37,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     # Only here: an error pays for it, and not the import.
     import difflib
 
-    names = [each for each in known if not each.startswith("_")]
+    names = [each for each in known if each != "self" and not each.startswith("_")]
     there = _ELSEWHERE.get(name)
     near = [there] if there in names else difflib.get_close_matches(name[:_LONGEST], names, 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def list_known(names: Iterable[str], what: str) -> str:
+    """`there are: a, b`, or `there are no keys`."""
+    known = ", ".join(names)
+    return f"there are: {known}" if known else f"there are no {what}"
 
 
 def unknown_options(given: Iterable[str], known: Collection[str]) -> list[Problem]:
@@ -49,11 +62,10 @@ def suggests_names(function: Callable[P, R]) -> Callable[P, R]:
     """Let the TypeError for an unknown keyword argument say which one was probably meant."""
     code = function.__code__
     names: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     def check(given: Iterable[str]) -> None:
-        for name in given:
-            if name not in names:
-                raise _unexpected(f"{function.__name__}()", name, names)
+        refuse_unknown(f"{called}()", given, names)
 
     if code.co_flags & _IS_COROUTINE:
         awaited = cast("Callable[P, Coroutine[Any, Any, Any]]", function)
@@ -73,6 +85,18 @@ def suggests_names(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def methods_suggest_names(cls: type[C]) -> type[C]:
+    """Do so for all public methods of a class that name their arguments."""
+    for name, value in list(vars(cls).items()):
+        if name.startswith("_") or not isinstance(value, FunctionType):
+            continue
+        if hasattr(value, "__wrapped__") or value.__code__.co_flags & _TAKES_ANY_NAME:
+            continue
+        if value.__code__.co_argcount + value.__code__.co_kwonlyargcount > 1:
+            setattr(cls, name, suggests_names(value))
+    return cls
+
+
 class NameSuggesting(type(msgspec.Struct)):
     """The metaclass of structs that people write: an unknown field names the nearest one."""
 
@@ -83,10 +107,15 @@ class NameSuggesting(type(msgspec.Struct)):
             try:
                 return super().__call__(*args, **kwargs)
             except TypeError:
-                for name in kwargs:
-                    if name not in cls.__struct_fields__:
-                        raise _unexpected(cls.__name__, name, cls.__struct_fields__) from None
+                refuse_unknown(cls.__name__, kwargs, cls.__struct_fields__)
                 raise
+
+
+def refuse_unknown(where: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise TypeError for the first name that is not known."""
+    for name in given:
+        if name not in known:
+            raise _unexpected(where, name, known)
 
 
 def _unexpected(where: str, name: str, known: Iterable[str]) -> TypeError:

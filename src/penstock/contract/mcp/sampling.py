@@ -10,6 +10,7 @@ Beside the standard a message may have the role `system`, and its content may be
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
 
-from penstock.contract.errors import InvalidRequest, Problem
+from penstock.contract.errors import InvalidRequest, Problem, ProblemList
 from penstock.contract.mcp.content import Found, kind, plain_block, read_block, shown
 from penstock.contract.messages import Content, JSONObject, Message, Role, Text, ToolUse
 from penstock.contract.metadata import ErrorMetadata, Metadata, Usage
@@ -66,6 +67,14 @@ def read_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises InvalidRequest with every problem, each with its path as MCP spells it.
     """
+    fields, problems = read_fields(params)
+    if problems:
+        raise InvalidRequest.of(problems)
+    return fields
+
+
+def read_fields(params: Mapping[str, Any]) -> tuple[dict[str, Any], ProblemList]:
+    """The fields as far as they can be read, and every problem of the others."""
     found = Found("", params)
     fields = {
         "messages": _messages(found),
@@ -80,12 +89,10 @@ def read_params(params: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": found.object("metadata") or {},
         "meta": found.object("_meta"),
     }
-    if found.problems:
-        raise InvalidRequest.of(found.problems)
-    return fields
+    return fields, found.problems
 
 
-def fill_max_tokens(params: MCPParams, *, stacklevel: int) -> Mapping[str, Any]:
+def fill_max_tokens(params: MCPParams) -> Mapping[str, Any]:
     """The params with `maxTokens`: where it is missing 1000, with a DeprecationWarning."""
     found = decode_params(params)
     if found.get("maxTokens") is not None:
@@ -93,9 +100,21 @@ def fill_max_tokens(params: MCPParams, *, stacklevel: int) -> Mapping[str, Any]:
     warnings.warn(
         f"maxTokens is missing and taken for {DEPRECATED_MAX_TOKENS}; give it, for MCP requires it",
         DeprecationWarning,
-        stacklevel=stacklevel + 1,
+        stacklevel=_level_of_caller(),
     )
     return {**found, "maxTokens": DEPRECATED_MAX_TOKENS}
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` of the nearest code outside this package, as seen from the function above.
+
+    A number would be wrong as soon as a decorator adds a frame.
+    """
+    package = __name__.partition(".")[0]
+    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def spelled_for_mcp(
@@ -265,6 +284,7 @@ def _facts(metadata: Metadata | ErrorMetadata) -> JSONObject:
         cost_usd=metadata.cost_usd,
         request_id=metadata.request_id,
         attempts=metadata.attempts,
+        continued_by=answered and answered.continued_by,
         stop_detail=answered and answered.stop_detail,
         first_token_ms=metadata.first_token_ms,
         dropped_options=list(answered.dropped_options) or None if answered else None,

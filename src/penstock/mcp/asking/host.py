@@ -33,7 +33,7 @@ from penstock.mcp.asking.calls import Call
 from penstock.mcp.asking.params import HOST, params_of, result_of
 from penstock.mcp.asking.state import digest
 from penstock.mcp.host.results import KINDS
-from penstock.pipeline.limits import Limits
+from penstock.pipeline.limits import STANDARD
 from penstock.pipeline.validate import validate
 
 USER_REJECTED = -1
@@ -68,7 +68,7 @@ def host(ctx: Context[Any, Any], call: Call) -> Ask:
     """Asks the client's host."""
 
     async def ask(request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
-        given = validate(request, _ANY)
+        given = validate(request, STANDARD)
         checked = _contextual(ctx, given)
         params = params_of(checked, ctx.session.protocol_version)
         if call.modern:
@@ -92,10 +92,6 @@ def engine_of(engine: Answering, call: Call) -> Ask:
         yield Complete(msgspec.convert(await call.remembered(name, answered), Result))
 
     return ask
-
-
-_ANY = Limits(max_temperature=float("inf"), max_stop_sequences=1_000)
-"""The host has limits of its own; here it is the standard that is checked."""
 
 
 def _contextual(ctx: Context[Any, Any], request: SamplingRequest) -> SamplingRequest:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, cast, overload
 
 import mcp_types
@@ -32,9 +32,9 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.requests import Messages, RequestOptions, build_request
-from penstock.contract.tools import Report, RunnableTool
+from penstock.contract.tools import Report, RunnableTool, tool_from_dict
 from penstock.generators.answer_type import AnswerMismatch
-from penstock.generators.functions import tool
+from penstock.generators.functions import runnable
 from penstock.generators.threads import in_own_thread
 from penstock.generators.tool_loop import LoopLimits, ToolLoop
 from penstock.generators.tool_results import UnusableResult, failure_of
@@ -75,7 +75,7 @@ async def sample(
     messages: Messages,
     *,
     engine: Answering | None = None,
-    tools: Sequence[RunnableTool | ToolDefinition | Callable[..., Any]] = (),
+    tools: Sequence[RunnableTool | ToolDefinition | Callable[..., Any] | JSONObject] = (),
     max_tool_rounds: int = 5,
     tool_timeout: float = 60.0,
     **options: Unpack[SampleOptions],
@@ -83,9 +83,9 @@ async def sample(
     """The answer of the client's model where the client offers sampling, else of our `engine`.
 
     Functions and other tools that can be run are called until the model answers; the last of
-    `max_tool_rounds` forbids tools. A call of a `ToolDefinition` is left to you: see
-    `result.tool_uses`. A client that offers sampling without tools is not asked when there are
-    tools.
+    `max_tool_rounds` forbids tools. A call of a `ToolDefinition`, or of a dict without a `handler`,
+    is left to you: see `result.tool_uses`. A client that offers sampling without tools is not asked
+    when there are tools.
 
     With a client of the modern era the function that awaits this runs anew after each answer, and
     finds everything that was answered before: what comes before it must do no harm when it is
@@ -96,8 +96,7 @@ async def sample(
     """
     call = call_of(ctx)
     request = build_request(messages, cast(RequestOptions, options))
-    theirs = [each for each in tools if isinstance(each, ToolDefinition)]
-    ours = [_runnable(each) for each in tools if not isinstance(each, ToolDefinition)]
+    theirs, ours = _divided(tools)
     spoken = any(_of_tools(part) for turn in request.messages for part in turn.content)
     missing = lacking(ctx, call, tools=bool(tools) or spoken)
     if missing is None:
@@ -193,8 +192,18 @@ class _Remembering:
             return failure_of("", f"{type(error).__name__}: {error}")
 
 
-def _runnable(given: RunnableTool | Callable[..., Any]) -> RunnableTool:
-    return cast(RunnableTool, given) if hasattr(given, "definition") else tool(cast(Any, given))
+def _divided(tools: Sequence[Any]) -> tuple[list[ToolDefinition], list[RunnableTool]]:
+    """The tools that the caller runs, and those that are run here."""
+    theirs: list[ToolDefinition] = []
+    ours: list[RunnableTool] = []
+    for at, each in enumerate(tools):
+        if isinstance(each, ToolDefinition):
+            theirs.append(each)
+        elif isinstance(each, Mapping) and "handler" not in each:
+            theirs.append(tool_from_dict(f"tools[{at}]", cast(JSONObject, each)))
+        else:
+            ours.append(runnable(each, f"tools[{at}]"))
+    return theirs, ours
 
 
 def _of_tools(part: Content) -> bool:

@@ -51,6 +51,8 @@ from penstock.mcp.host.results import error_of, internal_error, result_of, takes
 from penstock.mcp.host.review import control_character
 from penstock.mcp.host.size import bytes_of
 from penstock.mcp.host.terminal import TerminalApprover
+from penstock.pipeline.limits import STANDARD
+from penstock.pipeline.params import read_request
 
 Answer = CreateMessageResult | CreateMessageResultWithTools | ErrorData
 _logger = logging.getLogger(__name__)
@@ -226,11 +228,8 @@ class SamplingCallback:
             for index, tool in enumerate(params.tools or ())
             if (found := control_character(tool.name)) is not None
         ]
-        if problems:
-            raise InvalidRequest.of(problems)
-        return SamplingRequest.from_mcp(
-            params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        )
+        given = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return read_request(given, STANDARD, problems=problems)
 
     async def review(
         self,

@@ -92,7 +92,7 @@ class SamplingPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     review_answers: bool = True
     """Whether somebody who is asked also sees the answer before the server does."""
     timeout_s: float = 300.0
-    """How long somebody may take to decide; silence is a no."""
+    """How long a decision may take; without one the request is denied."""
 
     def rule(self, server: str) -> ServerRule:
         """What holds for this server; without any rule, the limits that hold for everybody."""

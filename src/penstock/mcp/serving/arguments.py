@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-import jsonschema  # comes with `mcp`
+import jsonschema
 import mcp_types
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.exceptions import ToolError

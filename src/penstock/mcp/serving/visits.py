@@ -43,7 +43,9 @@ class ServedEngine(Protocol):
         """How many tokens the model would read."""
         ...
 
-    async def route(self, messages: SamplingRequest, /) -> RouteDecision:
+    async def route(
+        self, messages: SamplingRequest, *, caller: Caller | None = None
+    ) -> RouteDecision:
         """Which targets would be tried in which order, and why."""
         ...
 
@@ -70,6 +72,11 @@ class Visit(Protocol):
         """Whose tasks the caller sees: its own, and nobody else's."""
         ...
 
+    @property
+    def streams(self) -> bool:
+        """Whether the client's session declared the streaming extension in an earlier message."""
+        ...
+
     def room(self, model: str | None, /) -> int:
         """How many tokens an answer may have when the caller does not say."""
         ...
@@ -92,6 +99,10 @@ class Visit(Protocol):
 
     async def budgets(self) -> dict[str, Any]:
         """The budgets that concern the caller."""
+        ...
+
+    async def own_budgets(self) -> frozenset[str] | None:
+        """The names of the budgets whose amounts the caller may see; None: all."""
         ...
 
     async def usage(self) -> dict[str, Any]:

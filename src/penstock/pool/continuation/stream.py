@@ -315,7 +315,7 @@ class Continuation:
         if not said or last is self._run.failures[-1][1]:
             return last
         error = StreamInterrupted(
-            f"the stream broke off, and nobody went on: {last}",
+            f"the stream broke off, and no target continued it: {last}",
             partial=said,
             provider=last.provider,
             model=last.model,

@@ -42,7 +42,7 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    answer = read_json(_decode_answer, body, "the answer is no message")
+    answer = read_json(_decode_answer, body, "the answer is not a message")
     if answer.error or answer.type == "error":
         raise map_inline_error(answer.error)
     if answer.content is None:

@@ -21,7 +21,7 @@ from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDe
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import JSONObject
 from penstock.providers.embedded.encode import ChatCall
-from penstock.providers.wire.endings import check_ending, is_cut, stop_reason
+from penstock.providers.wire.endings import check_ending, is_cut, stop_detail, stop_reason
 from penstock.streaming.assemble import Assembler
 
 _REPLY_KEY = re.compile(r'^\s*\{\s*"reply"\s*:\s*')
@@ -141,14 +141,16 @@ class Decoder:
             events.append(delta)
             self._end("toolUse", events)
         else:
-            self._end(stop_reason(finish_reason, ()), events)
+            self._end(stop_reason(finish_reason, ()), events, stop_detail(finish_reason))
 
     def _say(self, text: str, events: list[ProviderEvent]) -> None:
         if text:
             self._assembler.text(text)
             events.append(Chunk(text))
 
-    def _end(self, reason: StopReason, events: list[ProviderEvent]) -> None:
+    def _end(
+        self, reason: StopReason, events: list[ProviderEvent], detail: str | None = None
+    ) -> None:
         self.finished = True
         reply = Reply(
             content=self._assembler.content(),
@@ -157,6 +159,7 @@ class Decoder:
             usage=self._usage,
             response_id=self._response_id,
             response_status="length" if reason == "maxTokens" else "stop",
+            stop_detail=detail,
         )
         events.append(Finished(reply))
 

@@ -46,7 +46,8 @@ class Learned:
     ) -> Sequence[Opinion]:
         """By expected quality, cost and time, as the request's priorities weigh them."""
         await self._learning.look(serving=request_id is not None)
-        forecasts = self._outlook(request, targets, self._learning.expected(self._model, key))
+        past = self._learning.expected(self._model, key)
+        forecasts = await self._outlook(request, targets, past)
         known = {
             target: Known(each.cost_usd, each.latency_ms)
             for target, each in zip(targets, forecasts, strict=True)

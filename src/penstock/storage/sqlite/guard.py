@@ -171,7 +171,7 @@ class StoreGuard:
             return "was replaced by an empty file"
         mark = read_mark(self.path)
         if mark is None:
-            return "is no store, or is damaged"
+            return "is not a store, or is damaged"
         if mark.id != expected.id:
             return "was replaced by another store"
         if mark.synced < expected.synced:

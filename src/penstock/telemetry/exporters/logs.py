@@ -123,7 +123,7 @@ class _Told:
 
     def __str__(self) -> str:
         told = self._fields
-        where = f"{told['provider']}/{told['upstream_model']}" if "provider" in told else "nobody"
+        where = f"{told['provider']}/{told['upstream_model']}" if "provider" in told else "-"
         parts = [
             told["operation"],
             f"{told.get('model', 'default')} -> {where}",

@@ -27,6 +27,7 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Result, Usage
 from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+from penstock.server.answer_headers import stream_end_facts
 from penstock.server.doors.anthropic.errors import ANTHROPIC_ERRORS
 from penstock.server.doors.anthropic.thinking import seal
 from penstock.server.doors.passthrough import appended, extra_of
@@ -191,7 +192,8 @@ class EventEncoder:
             _encode(_stop_sequence(reason, self._sequences)),
             _encode(_usage(result.usage)),
         )
-        pieces += (_event(b"message_delta", ending), _MESSAGE_STOP)
+        marks = stream_end_facts(result.metadata)
+        pieces += (marks, _event(b"message_delta", ending), _MESSAGE_STOP)
 
 
 def message_id(request_id: str) -> str:

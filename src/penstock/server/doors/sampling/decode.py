@@ -21,6 +21,8 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.mcp.call_options import read_call_options
 from penstock.contract.mcp.content import Found, kind
 from penstock.contract.mcp.sampling import DEPRECATED_MAX_TOKENS, spelled_for_mcp
+from penstock.pipeline.limits import Limits
+from penstock.pipeline.params import read_request
 from penstock.server.doors.sampling.errors import not_json
 
 
@@ -41,12 +43,12 @@ def decode(data: bytes | str, what: str) -> object:
         raise not_json(error, what) from error
 
 
-def read_body(data: bytes) -> SamplingCall:
+def read_body(limits: Limits, data: bytes) -> SamplingCall:
     """The call that this body asks for; raises HttpProblem or InvalidRequest."""
-    return read_call(decode(data, "the body"))
+    return read_call(decode(data, "the body"), limits)
 
 
-def read_call(params: object) -> SamplingCall:
+def read_call(params: object, limits: Limits) -> SamplingCall:
     """The call that these params ask for.
 
     Raises InvalidRequest with every problem, each with its path as MCP spells it.
@@ -64,13 +66,10 @@ def read_call(params: object) -> SamplingCall:
     options = read_call_options(
         found, timeout=timeout, stream=stream, events="set `stream` to true and read the events"
     )
-    try:
-        request = SamplingRequest.from_mcp(given)
-    except InvalidRequest as error:
-        raise InvalidRequest.of([*error.problems, *found.problems]) from error
-    if found.problems:
-        raise InvalidRequest.of(found.problems)
-    request = options.applied(msgspec.structs.replace(request, model=model))
+    request = read_request(
+        given, limits, model=model, timeout=options.timeout, problems=found.problems
+    )
+    request = options.applied(request)
     return SamplingCall(request, bool(options.stream), options.paths)
 
 

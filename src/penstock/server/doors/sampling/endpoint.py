@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.requests import Caller
+from penstock.engine.build.pool import limits_of
 from penstock.engine.engine import Engine
 from penstock.pipeline.registry import id_problem
 from penstock.server.answer_headers import facts, stream_facts
@@ -32,7 +34,7 @@ class CreateMessage:
     async def __call__(self, engine: Engine, exchange: Exchange) -> None:
         """Answer whole, or as events."""
         exchange.request_id = _callers_id(exchange)
-        call = await exchange.decoded(read_body)
+        call = await exchange.decoded(partial(read_body, limits_of(engine.config)))
         caller = self._approvals.caller(engine, exchange.caller)
         try:
             if call.stream:

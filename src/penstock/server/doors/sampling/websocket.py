@@ -26,6 +26,7 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, PenstockError, Problem, RequestCancelled
 from penstock.contract.mcp.content import kind
+from penstock.engine.build.pool import limits_of
 from penstock.engine.engine import Engine
 from penstock.pipeline.registry import id_problem, new_request_id
 from penstock.server.dispatch import SHUTTING_DOWN, SocketRoute
@@ -210,7 +211,8 @@ class _Session:
         if fields.get("stream") is not None and isinstance(params, Mapping):
             params = {**cast(Mapping[str, Any], params), "stream": fields["stream"]}
         large = asked.size >= LARGE
-        call = await asyncio.to_thread(read_call, params) if large else read_call(params)
+        read = partial(read_call, params, limits_of(engine.config))
+        call = await asyncio.to_thread(read) if large else read()
         if asked.stopped:  # while a thread has read it
             return asked.frames.cancelled()
         caller = self._approvals.caller(engine, self._socket.caller)
@@ -273,7 +275,7 @@ def _identifier(fields: Mapping[str, Any]) -> str | int:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_ID:
         return value
     raise _mistake(
-        f"`id` is missing or of no use; give a text of 1 to {_LONGEST_ID} characters "
+        f"`id` is missing or not valid; give a text of 1 to {_LONGEST_ID} characters "
         "or a whole number"
     )
 
