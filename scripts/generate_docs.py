@@ -5,7 +5,7 @@
 
 | page | made from |
 |---|---|
-| docs/providers/matrix.md | tests/conformance: the behaviours and the subjects |
+| docs/providers/matrix.md | tests/conformance: behaviours and subjects; the table of options |
 | docs/providers/independent.md | tests/independent: the same on servers of other people |
 | docs/sampling-behaviours.md | tests/mcp/sampling: what the standard asks for, and what shows it |
 | docs/configuration.md | penstock.config: the settings and the template |
@@ -41,6 +41,7 @@ from penstock.config.settings import Config  # noqa: E402
 from penstock.config.template import template  # noqa: E402
 from penstock.config.untrusted import RULES  # noqa: E402
 from penstock.contract import errors  # noqa: E402
+from penstock.contract.adaptation import OPTIONS, answer  # noqa: E402
 from penstock.providers.registry import BUILT_IN  # noqa: E402
 from penstock.providers.wire.stop_reasons import STOP_REASONS  # noqa: E402
 from penstock.server.admin.api import admin_document  # noqa: E402
@@ -55,6 +56,7 @@ from tests.mcp.conformance import suite  # noqa: E402
 from tests.mcp.host.connections import WAYS  # noqa: E402
 from tests.mcp.sampling import manifest  # noqa: E402
 from tests.mcp.sampling.requirement import BOTH, Requirement  # noqa: E402
+from tests.support.option_table import OptionRow, rows  # noqa: E402
 
 COMMAND = "python scripts/generate_docs.py"
 WIDTH = 100
@@ -117,8 +119,47 @@ def matrix() -> str:
         _fence("console", "make test ARGS=\"-k 'tool-call and openai-chat'\""),
         *sections,
         f"## Reasons\n\n{why}",
-        source="tests/conformance",
+        *_options(),
+        source="tests/conformance and penstock.contract.adaptation",
     )
+
+
+def _options() -> Iterator[str]:
+    """What becomes of every option at every dialect, and the models that differ."""
+    table = list(rows())
+    bases = [row for row in table if not row.models]
+    yield "## Options"
+    yield (
+        "What becomes of an option at a model that no rule knows: **native**, **adapted** to the "
+        "nearest value or left out, **emulated** with the same result, or **refused** by name. "
+        "See [options that a target lacks](../adaptation.md)."
+    )
+    yield _table(
+        ["", *(f"`{row.kind}`" for row in bases)],
+        (
+            [option.title, *(answer(name, row.able) for row in bases)]
+            for name, option in OPTIONS.items()
+        ),
+    )
+    yield "### Models that differ"
+    yield _table(("provider", "models", "differences"), _exceptions(table))
+
+
+def _exceptions(table: Sequence[OptionRow]) -> Iterator[Sequence[str]]:
+    """Models with other answers than their dialect's; those that are alike in one row."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    able = {row.kind: row.able for row in table if not row.models}
+    for row in table:
+        base = able[row.kind]
+        changed: dict[str, list[str]] = {}
+        for name, option in OPTIONS.items():
+            if row.models and (found := answer(name, row.able)) != answer(name, base):
+                changed.setdefault(found, []).append(option.title)
+        if changed:
+            said = "; ".join(f"**{found}**: {', '.join(names)}" for found, names in changed.items())
+            alike.setdefault((row.provider, said), []).append(f"`{row.models}`")
+    for (provider, said), models in alike.items():
+        yield [f"`{provider}`", ", ".join(models), said]
 
 
 # The same behaviours on servers of other people

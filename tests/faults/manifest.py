@@ -18,6 +18,8 @@ SHOWN: dict[str, set[str]] = {}
 """The doors of the gateway at which each row is shown by a test."""
 ANSWERS = ("chat", "responses", "messages", "sampling")
 """The doors at which a model answers."""
+WITHOUT_HEADERS = ("ws", "mcp")
+"""More doors at which a model answers, all in messages: they are met wherever `ANSWERS` are."""
 DOORS = (*ANSWERS, "embeddings")
 
 

@@ -25,7 +25,7 @@ from penstock import (
 from tests.faults.answer import OTHER, WHOLE, first_words
 from tests.faults.asking import AMPLE_S, DIALECTS
 from tests.faults.inband import INBAND
-from tests.faults.manifest import ANSWERS
+from tests.faults.manifest import ANSWERS, WITHOUT_HEADERS
 
 
 class Case(NamedTuple):
@@ -132,7 +132,19 @@ class Scenario:
         again = sum(count - 1 for count in self.asked if count)
         # To ask another target in place of an empty answer is a retry too.
         again += self.row == "empty" and len(self.models) > 1
-        return again * len(self.doors) * len(self.forms)
+        return again * len(self.places)
+
+    @property
+    def places(self) -> list[tuple[str, bool]]:
+        """Each door with each form; what is met at `ANSWERS` is also met where are no headers."""
+        more = WITHOUT_HEADERS if self.doors == ANSWERS else ()
+        return [
+            (name, stream)
+            for name in (*self.doors, *more)
+            for stream in self.forms
+            # The tool gets a stream from the engine, whoever calls it.
+            if stream or name != "mcp"
+        ]
 
     @property
     def begins(self) -> bool:
@@ -211,6 +223,10 @@ def every_wire() -> Iterator[Scenario]:
         for fault in (*faults, "malformed.prefix") if kind in SSE else faults:
             models, row = (fault, "healthy.b"), BREAKS[fault]
             yield Scenario(row, models, (1, 1), forms=STREAM_ONLY, kind=kind, pool=ONE_RETRY)
+        for way in ("follows.repeating", "follows.bare"):
+            models, said = ("cut.40", way), first_words(40)
+            joined = Scenario("joined", models, (1, 1), forms=STREAM_ONLY, kind=kind)
+            yield replace(joined, text=said + OTHER[len(said) :], pool=ONE_RETRY)
         for fault in ("mislabelled", "zipped"):
             row = "gzip" if fault == "zipped" else fault
             yield Scenario(row, (fault, "healthy.b"), (1, 0), kind=kind, pool=ONE_RETRY)

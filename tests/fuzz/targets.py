@@ -138,7 +138,7 @@ def bodies(data: bytes) -> None:
     for kind, dialect in _WIRES:
         profile = dialect.catalogue.profile(kind, "m", {})
         with contextlib.suppress(PenstockError):
-            fitting, _ = admit(request, profile.capabilities, Target(kind, "m"))
+            fitting = admit(request, profile.capabilities, Target(kind, "m")).request
             for stream in (False, True):
                 call = dialect.encode("m", fitting, profile, stream)
                 json.loads(call.body or b"{}")

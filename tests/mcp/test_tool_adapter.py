@@ -86,7 +86,7 @@ async def test_every_kind_of_content_is_taken_over(adapter: ToolAdapter) -> None
     assert words == Text("words")
     assert isinstance(picture, Image)
     assert picture.mime_type == "image/png"
-    assert sound == Audio("UklGRg==", "audio/wav")
+    assert sound == Audio("UklGRgAAAABXQVZF", "audio/wav")
     assert link == Text("[page: https://example.com/page]")
     assert text == Text("from a resource")
     assert drawn == picture

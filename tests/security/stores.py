@@ -254,6 +254,7 @@ class World:
         asked = self.upstream.asked
         for _ in range(2 * self.workers):
             answer = self.ask(self.key)
+            assert answer.status_code in (503, 429), answer.text
             code = answer.json()["error"]["code"]
             # What a budget refuses is refused without a word in the ledger.
             assert (answer.status_code, code) in (

@@ -140,6 +140,13 @@ class ModelConfig(Section):
         description="The limit of an answer where a call in Python gives none. Without it: 4096, "
         "or what the targets can do if that is less; no default where nothing is known of them.",
     )
+    adapt: Literal["adapt", "refuse"] = Field(
+        default="adapt",
+        description="What becomes of an advisory option that a target lacks, such as a temperature "
+        "or a reasoning level, in requests of endpoints and of MCP servers. `adapt`: the nearest "
+        "value is sent, or none. `refuse`: the request is refused. The header `x-penstock-adapt` "
+        "of a request goes first.",
+    )
     sticky: bool = Field(
         default=False,
         description="Whether a session stays with the target that has served it, while that one "

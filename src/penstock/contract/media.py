@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -45,6 +46,23 @@ AUDIO_EXTENSIONS: Mapping[str, str] = {
     "audio/x-aiff": "aiff",
 }
 """The sound types that some provider takes, each with the ending of its files' names."""
+
+_SAME = {
+    "image/jpg": "image/jpeg",
+    "audio/wave": "audio/wav",
+    "audio/x-wav": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+    "audio/mp3": "audio/mpeg",
+    "audio/x-flac": "audio/flac",
+    "audio/opus": "audio/ogg",
+    "audio/m4a": "audio/mp4",
+    "audio/x-m4a": "audio/mp4",
+}
+"""Other names of the types that have signatures."""
+_FIRM = frozenset(name for name, _ in (*_IMAGE_SIGNATURES, *_AUDIO_SIGNATURES)) - {"audio/mpeg"}
+"""Types whose data always begins with their signature; MP3 may begin in many ways."""
+_PIECE = 1 << 18
+_HEAD = 64
 
 AudioSource: TypeAlias = Audio | str | Path | bytes
 """A recording as people have it: a part, a file's path, or the bytes of a file."""
@@ -101,6 +119,50 @@ def audio(source: str | Path | bytes, *, mime_type: str | None = None) -> Audio:
             ]
         )
     return Audio(data=base64.b64encode(data).decode(), mime_type=found)
+
+
+def data_problem(part: Image | Audio) -> tuple[str, str] | None:
+    """What is wrong with the data of a part: the field and the reason; None if nothing is.
+
+    Data must be base64 of the type that it names. A type without a known signature is taken as it
+    is, unless the data has the signature of another type. Long data takes a while: about 10 ms for
+    a megabyte.
+    """
+    kind, signatures = ("image", _IMAGE_SIGNATURES)
+    if isinstance(part, Audio):
+        kind, signatures = ("audio", _AUDIO_SIGNATURES)
+    named = essence(part.mime_type)
+    if not named.startswith(f"{kind}/"):
+        return "mimeType", f"{part.mime_type!r} is no type of {kind}; give one such as {kind}/..."
+    try:
+        head = _decoded_head(part.data)
+    except ValueError as error:
+        return "data", f"is not base64: {error}"
+    if not head:
+        return "data", "is empty"
+    found = _recognise(head, signatures)
+    wanted = _SAME.get(named, named)
+    if found == wanted or (found is None and wanted not in _FIRM):
+        return None
+    if found == "audio/mpeg" and wanted not in _FIRM - {"audio/flac"}:
+        # An ID3 tag may stand before sound of several types.
+        return None
+    known = f"it is {found}" if found else "it is of another type, or broken"
+    return "data", f"is not {named}: {known}; give the type and the data of the same file"
+
+
+def _decoded_head(data: str) -> bytes:
+    """The first bytes of base64 data; raises ValueError if any of it is not base64.
+
+    In pieces, so that other threads run in between.
+    """
+    head = b""
+    for at in range(0, len(data), _PIECE):
+        piece = binascii.a2b_base64(data[at : at + _PIECE], strict_mode=True)
+        if len(piece) * 4 != _PIECE * 3 and at + _PIECE < len(data):
+            raise ValueError("padding before the end")
+        head = head or piece[:_HEAD]
+    return head
 
 
 def essence(mime_type: str) -> str:

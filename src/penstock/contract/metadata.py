@@ -85,6 +85,9 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
     embedding_dims: int | None = None
     cost_nanos: int | None = None
     dropped_options: tuple[str, ...] = ()
+    adapted: tuple[str, ...] = ()
+    """The options that the target did not get as they were, each as `option=what took its place`:
+    a value, `omitted` or `emulated`."""
     continued_by: str | None = None
     """The target that finished the answer after the stream of another one broke."""
     stop_detail: str | None = None
@@ -124,6 +127,7 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
                 "cost_usd": self.cost_usd,
                 "cost_nanos": self.cost_nanos,
                 "dropped_options": list(self.dropped_options) or None,
+                "adapted": list(self.adapted) or None,
                 "continued_by": self.continued_by,
                 "stop_detail": self.stop_detail,
                 "max_tokens": self.max_tokens,

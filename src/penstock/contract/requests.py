@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.approval import Reviewer
 from penstock.contract.checks.fields import unknown_fields, unknown_in
 from penstock.contract.checks.spelling import unknown_options
@@ -39,18 +40,19 @@ class PromptOptions(TypedDict, total=False):
     system_prompt: str | None
     temperature: float | None
     stop_sequences: Sequence[str]
-    model_preferences: ModelPreferences | None
+    model_preferences: ModelPreferences | JSONObject | None
     include_context: IncludeContext
     tools: Sequence[ToolDefinition | RunnableTool | Callable[..., Any] | JSONObject]
-    mcp_tools: Sequence[MCPTool]
-    tool_choice: ToolChoice | Literal["auto", "required", "none"] | None
+    mcp_tools: Sequence[MCPTool | JSONObject]
+    tool_choice: ToolChoice | JSONObject | Literal["auto", "required", "none"] | None
     parallel_tools: bool | None
     output_schema: OutputSchema | JSONObject | type[Any] | Any | None
     reasoning_level: ReasoningLevel | None
-    extra: Extra | None
+    extra: Extra | JSONObject | None
     metadata: JSONObject
     timeout: float | None
     ignore_invalid_options: bool
+    adapt: AdaptMode
     meta: JSONObject | None
 
 

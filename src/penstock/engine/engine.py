@@ -14,6 +14,7 @@ import msgspec
 from penstock.budget.pricing.rates import NANOS
 from penstock.budget.reports import BudgetWarning
 from penstock.config.settings import Config
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.checks.addresses import is_public
 from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.context import CONTEXT_TIMEOUT_S, ContextProvider
@@ -269,6 +270,12 @@ class Engine(Sampling, Generators, Budgeting, Health, Estimating):
     def targets(self, model: str | None = None) -> Sequence[Target]:
         """What serves this model; raises ModelNotFound with the nearest name."""
         return self._targets.resolve(model)
+
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks, in `sample` and at endpoints."""
+        config = self.config
+        known = config.models.get(model or config.default_model or "")
+        return "adapt" if known is None else known.adapt
 
     def provider(self, name: str) -> Provider:
         """The provider of this name, built when first asked for."""

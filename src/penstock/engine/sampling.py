@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Unpack, overload
 
+import msgspec
+
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
@@ -144,6 +147,7 @@ class Sampling(ABC):
         Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
         for 1000 tokens, with a DeprecationWarning. `_provider` names the provider that must answer,
         and `_timeout` is the limit in milliseconds. The paths of problems are spelled as in MCP.
+        Advisory options that the model lacks are adapted, unless `[models.NAME]` says `refuse`.
         """
         given = fill_max_tokens(params)
         request, paths = self._sampled(given, model, timeout, stream=False)
@@ -183,7 +187,13 @@ class Sampling(ABC):
         request = read_request(
             params, limits, model=model, timeout=options.timeout, problems=found.problems
         )
-        return options.applied(request), options.paths
+        adapted = msgspec.structs.replace(request, adapt=self.adapt_mode(model))
+        return options.applied(adapted), options.paths
+
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks, in `sample` and at endpoints."""
+        del model
+        return "adapt"
 
     async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:
         """Stop a running request; False when none of this id runs.

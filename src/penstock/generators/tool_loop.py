@@ -398,4 +398,5 @@ def _added(earlier: Metadata | None, later: Metadata) -> Metadata:
         attempts=earlier.attempts + later.attempts,
         cost_nanos=None if None in costs else sum(cost or 0 for cost in costs),
         dropped_options=tuple(dict.fromkeys((*earlier.dropped_options, *later.dropped_options))),
+        adapted=tuple(dict.fromkeys((*earlier.adapted, *later.adapted))),
     )

@@ -9,7 +9,7 @@ import msgspec
 import pydantic_core
 
 from penstock.contract.errors import InvalidRequest
-from penstock.contract.media import decoded_size, image
+from penstock.contract.media import data_problem, decoded_size, image
 from penstock.contract.messages import Audio, Image, JSONObject, Text, ToolResult
 
 ResultPart: TypeAlias = Text | Image | Audio
@@ -54,7 +54,10 @@ def readable(result: ToolResult, takes: Callable[[Image | Audio], bool]) -> Tool
 
     def told(part: ResultPart) -> ResultPart:
         url = part.url if isinstance(part, Image) else None
-        if isinstance(part, Text) or (takes(part) and (url or (part.data and part.mime_type))):
+        if isinstance(part, Text):
+            return part
+        sound = url or (part.data and part.mime_type and data_problem(part) is None)
+        if sound and takes(part):
             return part
         kind = part.mime_type or type(part).__name__.lower()
         place = f" at {url}" if url else f" of {decoded_size(part.data):,} bytes"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.mcp.host.policy import SamplingPolicy, ServerRule
     from penstock.mcp.host.queue import ApprovalQueue
     from penstock.mcp.host.terminal import TerminalApprover
+    from penstock.mcp.resumption.events import SqliteEvents
+    from penstock.mcp.resumption.log import EventLimits
     from penstock.mcp.streaming.chunks import Chunks
     from penstock.mcp.streaming.client import ToolChunk, ToolStream, stream_tool
     from penstock.mcp.streaming.extension import StreamingTools
@@ -36,6 +38,7 @@ _LAZY = {
     "ContextLimits": "penstock.mcp.host.context",
     "Decision": "penstock.contract.approval",
     "Estimate": "penstock.contract.approval",
+    "EventLimits": "penstock.mcp.resumption.log",
     "Review": "penstock.contract.approval",
     "Sampling": "penstock.mcp.asking.extension",
     "SamplingCallback": "penstock.mcp.host.callback",
@@ -44,6 +47,7 @@ _LAZY = {
     "ServerRule": "penstock.mcp.host.policy",
     "Spent": "penstock.mcp.asking.state",
     "SpentInFile": "penstock.mcp.asking.state",
+    "SqliteEvents": "penstock.mcp.resumption.events",
     "SqliteTasks": "penstock.mcp.tasks.sqlite",
     "StreamState": "penstock.mcp.streaming.streams",
     "StreamingTools": "penstock.mcp.streaming.extension",
@@ -74,6 +78,7 @@ __all__ = [
     "ContextLimits",
     "Decision",
     "Estimate",
+    "EventLimits",
     "Review",
     "Sampling",
     "SamplingCallback",
@@ -82,6 +87,7 @@ __all__ = [
     "ServerRule",
     "Spent",
     "SpentInFile",
+    "SqliteEvents",
     "SqliteTasks",
     "StreamState",
     "StreamingTools",

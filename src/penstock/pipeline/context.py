@@ -18,7 +18,7 @@ from penstock.contract.errors import InvalidRequest, PenstockError, Problem, Pro
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.requests import Caller
 from penstock.pipeline.limits import Limits
-from penstock.pipeline.validate import validate
+from penstock.pipeline.validate import validated
 
 _HEAD = "Resources, added because the request asked for context:"
 _NONE = Problem(
@@ -37,12 +37,12 @@ class ContextStage:
         self.provider = provider
         self.timeout_s = timeout_s
 
-    def validate(self, request: SamplingRequest, limits: Limits) -> SamplingRequest:
+    async def validated(self, request: SamplingRequest, limits: Limits) -> SamplingRequest:
         """The request within its limits; raises InvalidRequest with every problem."""
         if request.include_context == "none" or self.provider is not None:
-            return validate(request, limits)
+            return await validated(request, limits)
         try:
-            validate(request, limits)
+            await validated(request, limits)
         except InvalidRequest as error:
             raise InvalidRequest.of([*error.problems, _NONE]) from error
         raise InvalidRequest.of([_NONE])
@@ -56,7 +56,7 @@ class ContextStage:
         query = ContextQuery(request.include_context, request, caller.key)
         resources = await self._given(self.provider, query)
         request = with_context(request, resources, _HEAD)
-        return validate(msgspec.structs.replace(request, include_context="none"), limits)
+        return await validated(msgspec.structs.replace(request, include_context="none"), limits)
 
     async def _given(
         self, provider: ContextProvider, query: ContextQuery

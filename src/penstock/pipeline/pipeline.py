@@ -34,7 +34,7 @@ from penstock.pipeline.hold import Accounts, NoAccounts
 from penstock.pipeline.limits import Limits
 from penstock.pipeline.registry import InFlight
 from penstock.pipeline.scope import NOBODY, Meter
-from penstock.pipeline.validate import validate, validate_embedding, validate_transcription
+from penstock.pipeline.validate import validate_embedding, validate_transcription, validated
 from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage_counters import UsageCounters
@@ -227,7 +227,7 @@ class Pipeline:
     ) -> SamplingRequest:
         """The valid request with its context, as its reviewer has left it."""
         limit = request.timeout
-        checked = self.context.validate(request, self.limits)
+        checked = await self.context.validated(request, self.limits)
         if checked.include_context != "none":
             checked = await meter.within(
                 limit, lambda: self.context.attached(checked, caller, self.limits)
@@ -237,7 +237,7 @@ class Pipeline:
         return checked
 
     async def _with_context(self, request: SamplingRequest, caller: Caller) -> SamplingRequest:
-        checked = self.context.validate(request, self.limits)
+        checked = await self.context.validated(request, self.limits)
         return await self.context.attached(checked, caller, self.limits)
 
     async def _reviewed(
@@ -246,7 +246,7 @@ class Pipeline:
         """The request as its reviewer has left it, which must be valid too."""
         with meter.paused():
             request = await review(request, self._estimate)
-        return validate(request, self.limits)
+        return await validated(request, self.limits)
 
     async def _estimate(self, request: SamplingRequest) -> Estimate:
         ranked = await self._router.rank(request)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeVar
 
+from penstock.contract.adaptation import OMITTED
 from penstock.contract.checks.lengths import cut
 from penstock.contract.errors import PenstockError, ProviderTimeout, attach_metadata
 from penstock.contract.exchange import (
@@ -150,7 +151,14 @@ class Meter:
                 RequestContent(self.request_id, self._request, reply.content, self._caller.key)
             )
         metadata = self.answered(attempt, reply)
-        return Result(reply.content, metadata.model, reply.stop_reason, metadata, extra=reply.extra)
+        return Result(
+            reply.content,
+            metadata.model,
+            reply.stop_reason,
+            metadata,
+            extra=reply.extra,
+            stop_sequence=reply.stop_sequence,
+        )
 
     def answered(self, attempt: Attempt, answer: Reply | Transcript | Vectors) -> Metadata:
         """What there is to know about the call; the request has ended."""
@@ -201,6 +209,7 @@ class Meter:
         attempts = len(self.trail.attempts) or attempt.number
         vectors = answer.vectors if isinstance(answer, Vectors) else None
         said = None if isinstance(answer, Vectors) else answer
+        relaxed = tuple(f"{name}={OMITTED}" for name in said.dropped_options) if said else ()
         return Metadata(
             provider=attempt.target.provider,
             model=answer.model or attempt.target.model,
@@ -214,6 +223,7 @@ class Meter:
             response_id=said.response_id if said else None,
             response_status=said.response_status if said else None,
             dropped_options=attempt.dropped_options + (said.dropped_options if said else ()),
+            adapted=tuple(map(str, attempt.adapted)) + relaxed,
             continued_by=str(attempt.target) if attempt.continues else None,
             stop_detail=answer.stop_detail if isinstance(answer, Reply) else None,
             embedding_count=None if vectors is None else len(vectors),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import math
 import re
@@ -14,7 +15,7 @@ from penstock.contract.checks.addresses import forbidden, host_of
 from penstock.contract.checks.lengths import NAME, URL, too_long
 from penstock.contract.errors import Advice, InvalidRequest, Problem, first_problems, shown
 from penstock.contract.exchange import EmbeddingRequest, SamplingRequest, TranscriptionRequest
-from penstock.contract.media import AUDIO_EXTENSIONS, essence
+from penstock.contract.media import AUDIO_EXTENSIONS, data_problem, essence
 from penstock.contract.messages import (
     Audio,
     Content,
@@ -32,6 +33,8 @@ from penstock.pipeline.validate_mcp import mcp_problems
 
 _MOST_TOKENS = 2**31 - 1
 """Wires carry no larger number."""
+_LARGE_MEDIA = 500_000
+"""Characters of base64 that take some milliseconds to check."""
 _MOST_MODELS = 16
 """Names in `model=[...]`, each of which is ranked."""
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
@@ -63,6 +66,22 @@ def validate(request: SamplingRequest, limits: Limits) -> SamplingRequest:
         system_prompt="\n\n".join(prompts),
         messages=tuple(message for message in request.messages if message.role != "system"),
     )
+
+
+async def validated(request: SamplingRequest, limits: Limits) -> SamplingRequest:
+    """What `validate` returns; large pictures and sounds are checked in a thread."""
+    if _media_size(request) < _LARGE_MEDIA:
+        return validate(request, limits)
+    return await asyncio.to_thread(validate, request, limits)
+
+
+def _media_size(request: SamplingRequest) -> int:
+    size = 0
+    for message in request.messages:
+        for part in message.content:
+            inner = part.content if isinstance(part, ToolResult | MCPCall) else (part,)
+            size += sum(len(each.data) for each in inner if isinstance(each, Image | Audio))
+    return size
 
 
 def validate_embedding(request: EmbeddingRequest, limits: Limits) -> EmbeddingRequest:
@@ -287,6 +306,8 @@ def _part(path: str, part: Content) -> Iterator[Problem]:
     elif isinstance(part, Image):
         if not (part.url or (part.data and part.mime_type)):
             yield Problem(path, "an image needs data with a mimeType, or a url")
+        elif part.data and (wrong := data_problem(part)):
+            yield Problem(f"{path}.{wrong[0]}", wrong[1])
         if part.url and (problem := too_long(part.url, URL)):
             yield Problem(f"{path}.url", f"{problem}; send the image itself")
         elif part.url and (reason := forbidden(host_of(part.url))):
@@ -295,6 +316,8 @@ def _part(path: str, part: Content) -> Iterator[Problem]:
     elif isinstance(part, Audio):
         if not (part.data and part.mime_type):
             yield Problem(path, "audio needs data and a mimeType")
+        elif wrong := data_problem(part):
+            yield Problem(f"{path}.{wrong[0]}", wrong[1])
     elif isinstance(part, ToolResult | MCPCall):
         for index, inner in enumerate(part.content):
             yield from _part(f"{path}.content[{index}]", inner)

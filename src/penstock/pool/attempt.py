@@ -23,7 +23,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.metadata import Usage
 from penstock.contract.ports import ProviderStream, Trail
-from penstock.pool.attempt_usage import bills, counted, untold
+from penstock.pool.attempt_usage import bills, counted, estimated, untold
 from penstock.pool.plan import Ticket
 from penstock.pool.targets.latency import Waits
 from penstock.tokens.size import is_long
@@ -64,6 +64,9 @@ class Asking(Generic[R]):
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Make room; after a 429, for fewer than before."""
         ticket, state = self._ticket, self._ticket.state
+        if ticket.is_cut and isinstance(error, GeneratorExit):
+            # The stream was closed because the answer is whole.
+            error = None
         if isinstance(error, RateLimited):
             # While the place is still held, for it counts among the too many.
             state.slots.throttled(error.retry_after)
@@ -73,6 +76,8 @@ class Asking(Generic[R]):
         elif not isinstance(error, PenstockError):
             ticket.permit.ignore()
         bills = await self._bills(error)
+        if ticket.is_cut and bills:
+            ticket.billed = sum(bills[1:], bills[0])
         self._try.end(error, bills)
 
     def calling(self) -> AbstractContextManager[None]:
@@ -145,6 +150,8 @@ class Asking(Generic[R]):
             return bills(self._calls.begun, ticket.delivered, model)
         if self._answer is not None:
             return [counted(self._answer, ticket.request, model)]
+        if ticket.is_cut:
+            return [estimated(ticket.request, "".join(ticket.delivered), model)]
         return untold(ticket.request, ticket.delivered, model, error)
 
 

@@ -18,17 +18,19 @@ from penstock.contract.exchange import (
     SamplingRequest,
     TranscriptionRequest,
 )
+from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, Provider, Target, Trail
 from penstock.pool.backoff import JITTER, RetryBudget, pause_s
 from penstock.pool.error_policy import is_empty, may_fail_over
+from penstock.pool.fit import Fitted
 from penstock.pool.targets.breaker import Permit
 from penstock.pool.targets.latency import Waits
 from penstock.pool.targets.states import TargetState, TargetStates
 from penstock.tokens import thinking_apart
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
-Fit = Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]]
+Fit = Callable[[R, Capabilities, Target], Fitted[R]]
 
 _SLACK_S = 0.05
 """A timer may end a little before the pause for which it was set."""
@@ -67,6 +69,12 @@ class Ticket(msgspec.Struct, Generic[R]):
     permit: Permit
     pauses: int = 0
     """How many pauses the target had asked for by then."""
+    stops: tuple[str, ...] = ()
+    """The stop sequences that are enforced here, because the target cannot."""
+    is_cut: bool = False
+    """Whether its answer is whole because a stop sequence was found in it here."""
+    billed: Usage | None = None
+    """What an answer that was cut is billed for, once it has ended."""
     text: list[str] = msgspec.field(default_factory=list[str])
     """The pieces of text that it has delivered: for bills of unfinished answers, and to go on."""
     hidden: list[str] = msgspec.field(default_factory=list[str])
@@ -343,7 +351,7 @@ class Run(Generic[R]):
         try:
             provider = self._provider(target.provider)
             able = provider.capabilities(target.model)
-            admitted, dropped = self._fit(self._request, able, target)
+            fitted = self._fit(self._request, able, target)
         except PenstockError as error:
             permit.ignore()
             self.failures.append(
@@ -356,6 +364,7 @@ class Run(Generic[R]):
             permit.ignore()
             raise
         self._number += 1
-        attempt = Attempt(target, self._number, dropped)
+        attempt = Attempt(target, self._number, fitted.adapted)
         state = self._states[target]
-        return Ticket(attempt, provider, able, admitted, state, permit, state.pauses)
+        request, stops = fitted.request, fitted.stops
+        return Ticket(attempt, provider, able, request, state, permit, state.pauses, stops)

@@ -13,7 +13,11 @@ from penstock.mcp.resumption.log import STALE_S, EventLimits, EventLog
 from tests.support.clock import ManualClock
 
 LIMITS = EventLimits(
-    ttl_s=100.0, max_stream_bytes=100, max_streams_per_owner=3, max_total_bytes=250
+    ttl_s=100.0,
+    max_stream_bytes=100,
+    max_streams=3,
+    max_account_bytes=150,
+    max_total_bytes=250,
 )
 
 
@@ -95,7 +99,20 @@ async def test_a_stream_that_is_too_large_is_not_kept(log: EventLog) -> None:
     assert await log.append("a", [(1, b"x" * 60)])
     assert not await log.append("a", [(2, b"x" * 60)])
     assert (await log.after("a", 0)) == ([], "too_large")
+    assert not await log.want("a", "me")
     assert not await log.append("a", [(3, b"x")])
+
+
+async def test_the_sessions_of_a_key_share_its_limits(log: EventLog, clock: ManualClock) -> None:
+    await log.open("a", "other/1", "other")
+    await log.append("a", [(1, b"x" * 20)])
+    for number in range(5):
+        clock.now += 1
+        await log.open(f"s{number}", f"key/{number}", "key")
+        await log.append(f"s{number}", [(1, b"x" * 90)])
+    kept = [number for number in range(5) if await numbers(log, f"s{number}")]
+    assert kept == [3, 4]
+    assert await numbers(log, "a") == [1]
 
 
 async def test_an_owner_has_so_many_streams_and_all_together_so_many_bytes(

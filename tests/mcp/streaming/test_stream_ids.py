@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import httpx
+import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
@@ -166,6 +167,27 @@ async def test_an_unknown_id_is_refused(client: Client, id: str) -> None:
         assert len(str(failed.value)) < 1000
     with pytest.raises(MCPError, match="is unknown here"):
         await anext(watch_stream(client, id))
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({}, "streamId is None: give the id of a stream, as text"),
+        ({"streamId": 5}, "streamId is 5"),
+        ({"streamId": ["x"]}, r"streamId is \['x'\]"),
+        ({"streamId": "x", "after": -9}, "after is -9: give the seq"),
+        ({"streamId": "x", "after": True}, "after is True"),
+        ({"streamId": "x", "after": "2"}, "after is '2'"),
+    ],
+)
+@pytest.mark.parametrize("era", ERAS)
+async def test_wrong_params_are_named(era: str, params: dict[str, Any], said: str) -> None:
+    async with connected("memory", era) as client:
+        request = types.Request[dict[str, Any], str](
+            method="dev.penstock/streams/watch", params=params
+        )
+        with pytest.raises(MCPError, match=said):
+            await client.session.send_request(request, types.EmptyResult)
 
 
 async def test_the_stream_of_another_session_is_unknown() -> None:

@@ -75,7 +75,7 @@ async def contents() -> types.CallToolResult:
         content=[
             types.TextContent(type="text", text="words"),
             types.ImageContent(type="image", data=PIXEL, mime_type="image/png"),
-            types.AudioContent(type="audio", data="UklGRg==", mime_type="audio/wav"),
+            types.AudioContent(type="audio", data="UklGRgAAAABXQVZF", mime_type="audio/wav"),
             types.ResourceLink(type="resource_link", name="page", uri="https://example.com/page"),
             types.EmbeddedResource(
                 type="resource",

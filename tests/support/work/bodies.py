@@ -130,7 +130,10 @@ def chat() -> Mapping[str, Maker]:
             {
                 "role": "user",
                 "content": [
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+                    }
                 ]
                 * n,
             }
@@ -406,7 +409,7 @@ def hostile_media() -> Iterator[tuple[tuple[str, str], Body]]:
         "JPEG": (2, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 40_000),
         "small JPEG": (270, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 300),
         "GIF": (
-            3,
+            2,
             "image/gif",
             b"GIF89a\1\0\1\0\0\0\0\x2c" + bytes(8) + b"\0\2" + b"\1\0" * 40_000 + b"\0",
         ),
@@ -421,6 +424,28 @@ def hostile_media() -> Iterator[tuple[tuple[str, str], Body]]:
         }
         said = {"role": "user", "content": [TEXT, *[part] * count]}
         yield (SAMPLING, name), {"messages": [said], "maxTokens": 5}
+
+
+def errors(key: str) -> Iterator[tuple[str, int, bytes]]:
+    """Answers of a provider that are errors, by their status: each takes much to be masked."""
+    size = 20_000
+    ends, nearly, labels = f"{key[-8:]} ", f"{key[:-1]}! ", "x-api-key: "
+    for name, part in {"ends": ends, "beginnings": nearly, "labels": labels}.items():
+        text = part * (size // len(part))
+        yield f"{name} of a key", 400, msgspec.json.encode({"error": {"message": text}})
+        yield f"{name} of a key, no JSON", 502, text.encode()
+    fields = {f"field-{i}": {"name": "x-api-key", "input": f"value-{i}"} for i in range(20_000)}
+    yield "fields", 200, msgspec.json.encode({"error": {"message": "wrong", **fields}})
+    yield (
+        "items",
+        200,
+        msgspec.json.encode({"error": {"detail": [["authorization", "a1b2c3d4"]] * 40_000}}),
+    )
+    yield (
+        "a long text",
+        200,
+        msgspec.json.encode({"error": {"message": ends * 200_000, "api-key": key}}),
+    )
 
 
 def smallest(path: str) -> Body:

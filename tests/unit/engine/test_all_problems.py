@@ -24,61 +24,61 @@ async def problems_of(params: dict[str, Any]) -> list[str]:
     return paths
 
 
-@pytest.mark.parametrize(
-    ("params", "paths"),
-    [
-        (
-            {"messages": [HI], "maxTokens": "many", "temperature": 9, "stopSequences": [""] * 11},
-            [
-                "maxTokens",
-                "temperature",
-                "stopSequences",
-                *[f"stopSequences[{n}]" for n in range(10)],
+PARAMS: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {"messages": [HI], "maxTokens": "many", "temperature": 9, "stopSequences": [""] * 11},
+        [
+            "maxTokens",
+            "temperature",
+            "stopSequences",
+            *[f"stopSequences[{n}]" for n in range(10)],
+        ],
+    ),
+    (
+        {"messages": [HI], "maxTokens": 0, "modelPreferences": {"costPriority": 9}},
+        ["maxTokens", "modelPreferences.costPriority"],
+    ),
+    ({"messages": "hi", "maxTokens": 9, "temperature": 9}, ["messages", "temperature"]),
+    (
+        {
+            "messages": [
+                {"role": "user", "content": {"type": "image", "data": "", "mimeType": "a"}},
+                {"role": "user", "content": {"type": "video"}},
+                {"role": "user", "content": "  "},
             ],
-        ),
-        (
-            {"messages": [HI], "maxTokens": 0, "modelPreferences": {"costPriority": 9}},
-            ["maxTokens", "modelPreferences.costPriority"],
-        ),
-        ({"messages": "hi", "maxTokens": 9, "temperature": 9}, ["messages", "temperature"]),
-        (
-            {
-                "messages": [
-                    {"role": "user", "content": {"type": "image", "data": "", "mimeType": "a"}},
-                    {"role": "user", "content": {"type": "video"}},
-                    {"role": "user", "content": "  "},
-                ],
-                "maxTokens": 9,
-            },
-            ["messages[1].content.type", "messages[0].content[0]", "messages[2].content"],
-        ),
-        # A tool call that cannot be read makes no problem of its result.
-        (
-            {
-                "messages": [
-                    HI,
-                    {"role": "assistant", "content": {"type": "tool_use", "id": "1", "input": {}}},
-                    {
-                        "role": "user",
-                        "content": {"type": "tool_result", "toolUseId": "1", "content": []},
-                    },
-                ],
-                "maxTokens": 9,
-            },
-            ["messages[1].content.name"],
-        ),
-        # The numbers of items behind one that cannot be read are not guessed.
-        ({"messages": [HI], "maxTokens": 9, "stopSequences": [1, ""]}, ["stopSequences[0]"]),
-        (
-            {
-                "messages": [HI],
-                "maxTokens": 9,
-                "tools": [{"name": "a"}, {"name": "", "inputSchema": {}}],
-            },
-            ["tools[0].inputSchema", "tools[1].name"],
-        ),
-    ],
-)
+            "maxTokens": 9,
+        },
+        ["messages[1].content.type", "messages[0].content[0]", "messages[2].content"],
+    ),
+    # A tool call that cannot be read makes no problem of its result.
+    (
+        {
+            "messages": [
+                HI,
+                {"role": "assistant", "content": {"type": "tool_use", "id": "1", "input": {}}},
+                {
+                    "role": "user",
+                    "content": {"type": "tool_result", "toolUseId": "1", "content": []},
+                },
+            ],
+            "maxTokens": 9,
+        },
+        ["messages[1].content.name"],
+    ),
+    # The numbers of items behind one that cannot be read are not guessed.
+    ({"messages": [HI], "maxTokens": 9, "stopSequences": [1, ""]}, ["stopSequences[0]"]),
+    (
+        {
+            "messages": [HI],
+            "maxTokens": 9,
+            "tools": [{"name": "a"}, {"name": "", "inputSchema": {}}],
+        },
+        ["tools[0].inputSchema", "tools[1].name"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("params", "paths"), PARAMS)
 async def test_problems_of_shape_and_of_limits_come_together(
     params: dict[str, Any], paths: list[str]
 ) -> None:
@@ -86,7 +86,13 @@ async def test_problems_of_shape_and_of_limits_come_together(
 
 
 async def test_all_types_that_are_wrong_are_named() -> None:
-    options: Any = {"temperature": "hot", "timeout": "long", "model": [], "tools": [{}], "tempo": 1}
+    options: dict[str, Any] = {
+        "temperature": "hot",
+        "timeout": "long",
+        "model": [],
+        "tools": [{}],
+        "tempo": 1,
+    }
     async with engine_with(FakeProvider([])) as engine:
         with pytest.raises(InvalidRequest) as caught:
             await engine.create_message("Hi", max_tokens=True, **options)

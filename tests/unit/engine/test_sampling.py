@@ -90,6 +90,7 @@ async def test_mcp_params_are_answered(params: Any) -> None:
         system_prompt="Be brief.",
         model="fake/echo",
         timeout=30,
+        adapt="adapt",
     )
 
 

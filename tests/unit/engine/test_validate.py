@@ -25,6 +25,7 @@ from penstock.contract.options import ModelPreferences, ToolChoice, ToolDefiniti
 from penstock.contract.requests import RequestOptions, build_request
 from penstock.pipeline.limits import Limits
 from penstock.pipeline.validate import validate, validate_embedding
+from tests.support.media import PNG, WAV
 from tests.unit.contract.test_messages import messages as any_messages
 
 CALL = ToolUse("c1", "now", {})
@@ -192,8 +193,8 @@ def test_a_part_that_is_none_is_refused() -> None:
 
 
 def test_whole_pictures_and_sounds_are_taken_wherever_they_may_stand() -> None:
-    picture = Image(data="aGk=", mime_type="image/png")
-    sound = Audio(data="aGk=", mime_type="audio/wav")
+    picture = Image(data=PNG, mime_type="image/png")
+    sound = Audio(data=WAV, mime_type="audio/wav")
     shown = user("What is this?", picture, Image(url="https://x/y.png"), sound)
     answered = user(ToolResult("c1", (picture, sound)))
     good = request(shown, assistant(CALL), answered)

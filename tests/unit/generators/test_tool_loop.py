@@ -39,7 +39,7 @@ from penstock.generators.tool_loop import ToolLoop
 from penstock.testing import FakeProvider, FakeReply, engine_with
 
 DONE = "Done."
-PICTURE = Image("AAECAw==", "image/png")
+PICTURE = Image("iVBORw0KGgo=", "image/png")
 
 
 def calls(*names: str, **arguments: Any) -> FakeReply:
@@ -243,7 +243,7 @@ async def test_a_model_without_eyes_is_told_of_a_picture_and_the_caller_gets_it(
     (ended,) = [event for event in events if isinstance(event, ToolEnded)]
     assert ended.content == (PICTURE,)
     (told,) = results(provider.requests[1])
-    assert told.text == "[image/png of 4 bytes, which this model cannot be shown]"
+    assert told.text == "[image/png of 8 bytes, which this model cannot be shown]"
 
 
 async def test_a_picture_goes_where_some_target_sees_it() -> None:

@@ -101,9 +101,9 @@ def test_a_result_gets_the_id_of_its_call() -> None:
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        (Image("AAECAw==", "image/png"), "image/png of 4 bytes"),
+        (Image("iVBORw0KGgo=", "image/png"), "image/png of 8 bytes"),
         (Image(url="https://host/a.png"), "image at https://host/a.png"),
-        (Audio("AAEC", "audio/wav"), "audio/wav of 3 bytes"),
+        (Audio("UklGRgAAAABXQVZF", "audio/wav"), "audio/wav of 12 bytes"),
     ],
 )
 def test_what_a_model_does_not_take_is_told_in_words(part: Image | Audio, said: str) -> None:

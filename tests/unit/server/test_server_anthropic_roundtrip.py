@@ -12,6 +12,7 @@ from penstock.providers.anthropic.catalogue import CATALOGUE
 from penstock.providers.anthropic.encode import encode
 from penstock.providers.signed_reasoning import legible, origin_of
 from penstock.server.doors.anthropic.decode import decode
+from tests.support.media import WEBP
 
 MODEL = "claude-opus-4-6"
 PROFILE = CATALOGUE.profile("anthropic", MODEL, {})
@@ -33,12 +34,8 @@ values = st.recursive(
 )
 texts = words.map(lambda text: {"type": "text", "text": text})
 sources = st.one_of(
-    st.fixed_dictionaries(
-        {
-            "type": st.just("base64"),
-            "media_type": st.sampled_from(["image/png", "image/webp"]),
-            "data": st.sampled_from(["iVBORw0KGgo=", "UklGRg=="]),
-        }
+    st.sampled_from([("image/png", "iVBORw0KGgo="), ("image/webp", WEBP)]).map(
+        lambda pair: {"type": "base64", "media_type": pair[0], "data": pair[1]}
     ),
     st.fixed_dictionaries({"type": st.just("url"), "url": st.just("https://x.org/a.png")}),
 )

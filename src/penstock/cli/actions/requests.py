@@ -153,6 +153,8 @@ def _print(found: Mapping[str, Any]) -> None:
         target = f"{each['provider']}/{each['model']}"
         line = f"attempt {each['number']}  {target}  {each['outcome']}{error}{took}"
         print("\n" + terminal.visible(line))
+        if each.get("adapted"):
+            print(terminal.wrapped(f"adapted: {', '.join(each['adapted'])}", indent=2))
         if each["error_text"]:
             print(terminal.wrapped(each["error_text"], indent=2))
 

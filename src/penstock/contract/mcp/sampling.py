@@ -288,6 +288,7 @@ def _facts(metadata: Metadata | ErrorMetadata) -> JSONObject:
         stop_detail=answered and answered.stop_detail,
         first_token_ms=metadata.first_token_ms,
         dropped_options=list(answered.dropped_options) or None if answered else None,
+        adapted=list(answered.adapted) or None if answered else None,
     )
 
 

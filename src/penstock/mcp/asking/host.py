@@ -34,7 +34,7 @@ from penstock.mcp.asking.params import HOST, params_of, result_of
 from penstock.mcp.asking.state import digest
 from penstock.mcp.host.results import KINDS
 from penstock.pipeline.limits import STANDARD
-from penstock.pipeline.validate import validate
+from penstock.pipeline.validate import validated
 
 USER_REJECTED = -1
 """The code of the standard for a user who said no."""
@@ -68,7 +68,7 @@ def host(ctx: Context[Any, Any], call: Call) -> Ask:
     """Asks the client's host."""
 
     async def ask(request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
-        given = validate(request, STANDARD)
+        given = await validated(request, STANDARD)
         checked = _contextual(ctx, given)
         params = params_of(checked, ctx.session.protocol_version)
         if call.modern:

@@ -203,8 +203,10 @@ class SamplingCallback:
                 review=step,
             )
             try:
-                result = await host.engine.create_message(
-                    shaped(request, rule, host.engine.targets, host.model), caller=caller
+                engine = host.engine
+                result = await engine.create_message(
+                    shaped(request, rule, engine.targets, host.model, engine.adapt_mode),
+                    caller=caller,
                 )
             except ModelNotFound as error:
                 # A server names no model: it is the host's own rule that names one in vain.

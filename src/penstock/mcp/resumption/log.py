@@ -35,12 +35,13 @@ _MIGRATIONS = (
         """CREATE TABLE mcp_streams (
             id TEXT PRIMARY KEY,
             owner TEXT NOT NULL,
+            account TEXT NOT NULL,
             state TEXT NOT NULL,
             renewed REAL NOT NULL,
             wanted REAL NOT NULL,
             size INTEGER NOT NULL
         ) WITHOUT ROWID""",
-        "CREATE INDEX mcp_streams_owner ON mcp_streams (owner, renewed)",
+        "CREATE INDEX mcp_streams_account ON mcp_streams (account, renewed, size)",
         "CREATE INDEX mcp_streams_renewed ON mcp_streams (renewed, size)",
         """CREATE TABLE mcp_events (
             stream TEXT NOT NULL,
@@ -59,7 +60,9 @@ class EventLimits(msgspec.Struct, frozen=True):
     """After the last event of a stream."""
     max_stream_bytes: int = 8_000_000
     """A stream that grows above it cannot be resumed any more."""
-    max_streams_per_owner: int = 100
+    max_streams: int = 100
+    """Of one account: a key, or a session where there are no keys."""
+    max_account_bytes: int = 64_000_000
     max_total_bytes: int = 256_000_000
 
 
@@ -86,23 +89,27 @@ class EventLog:
         self._thread = ThreadPoolExecutor(1, "penstock-events")
         self._connection: sqlite3.Connection | None = None
 
-    async def open(self, stream: str, owner: str) -> None:
-        """Begin a stream, and delete what is above the limits."""
+    async def open(self, stream: str, owner: str, account: str = "") -> None:
+        """Begin a stream, and delete the oldest ones above the limits.
+
+        `account` is what the limits of one caller count for, if it is not the owner.
+        """
+        account = account or owner
 
         def begin(file: sqlite3.Connection) -> None:
             now = self._clock()
             _delete(file, "renewed <= ?", (now - max(self.limits.ttl_s, STALE_S),))
-            most = max(0, self.limits.max_streams_per_owner - 1)
             _delete(
                 file,
-                "id IN (SELECT id FROM mcp_streams WHERE owner = ? "
+                "id IN (SELECT id FROM mcp_streams WHERE account = ? "
                 "ORDER BY renewed DESC LIMIT -1 OFFSET ?)",
-                (owner, most),
+                (account, max(0, self.limits.max_streams - 1)),
             )
-            self._make_room(file)
+            _make_room(file, self.limits.max_account_bytes, "account = ?", (account,))
+            _make_room(file, self.limits.max_total_bytes, "1 = 1", ())
             file.execute(
-                "INSERT INTO mcp_streams VALUES (?, ?, 'running', ?, ?, 0)",
-                (stream, owner, now, now),
+                "INSERT INTO mcp_streams VALUES (?, ?, ?, 'running', ?, ?, 0)",
+                (stream, owner, account, now, now),
             )
 
         await self._run(begin, changes=True)
@@ -162,12 +169,12 @@ class EventLog:
         return await self._run(renew, changes=True)
 
     async def want(self, stream: str, owner: str) -> bool:
-        """Say that a client reads it; whether there is such a stream of this owner."""
+        """Say that a client reads it; whether this owner has such a stream, and all of it."""
         return await self._run(
             lambda file: (
                 file.execute(
                     "UPDATE mcp_streams SET wanted = ? WHERE id = ? AND owner = ? "
-                    "AND renewed > ? RETURNING 1",
+                    "AND state != 'too_large' AND renewed > ? RETURNING 1",
                     (self._clock(), stream, owner, self._clock() - self.limits.ttl_s),
                 ).fetchone()
                 is not None
@@ -211,16 +218,6 @@ class EventLog:
         await asyncio.get_running_loop().run_in_executor(self._thread, close)
         self._thread.shutdown(wait=False)
 
-    def _make_room(self, file: sqlite3.Connection) -> None:
-        (total,) = file.execute("SELECT coalesce(sum(size), 0) FROM mcp_streams").fetchone()
-        excess = total - self.limits.max_total_bytes
-        oldest = "SELECT id, size FROM mcp_streams WHERE size > 0 ORDER BY renewed"
-        for id, size in file.execute(oldest).fetchall() if excess > 0 else ():
-            if excess <= 0:
-                return
-            _delete(file, "id = ?", (id,))
-            excess -= size
-
     async def _run(self, work: Callable[[sqlite3.Connection], T], *, changes: bool = False) -> T:
         def run() -> T:
             try:
@@ -248,6 +245,18 @@ class EventLog:
                 raise
             self._connection = connection
         return self._connection
+
+
+def _make_room(file: sqlite3.Connection, most: int, where: str, values: tuple[object, ...]) -> None:
+    """Delete the oldest of these streams until the others have so many bytes."""
+    query = f"SELECT id, size FROM mcp_streams WHERE {where} ORDER BY renewed"  # noqa: S608
+    found: list[tuple[str, int]] = file.execute(query, values).fetchall()
+    excess = sum(size for _, size in found) - most
+    for id, size in found:
+        if excess <= 0:
+            return
+        _delete(file, "id = ?", (id,))
+        excess -= size
 
 
 def _delete(file: sqlite3.Connection, where: str, values: tuple[object, ...]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any, cast
 
 import mcp_types
+import msgspec
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
@@ -80,6 +81,8 @@ async def generate(
             reasoning_level=reasoning_level,
             output_schema=output_schema,
         )
+        adapt = visit.engine.adapt_mode(model)
+        request = msgspec.structs.replace(request, adapt=adapt)
         handle = await visit.engine.create_message_stream(request, caller=visit.caller)
         async with handle:
             async for event in handle:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import EmbeddingResult, SamplingRequest, TokenCount
 from penstock.contract.ports import RouteDecision
@@ -26,6 +27,10 @@ class ServedEngine(Protocol):
         self, messages: SamplingRequest, *, caller: Caller | None = None
     ) -> StreamHandle:
         """The answer while it is made."""
+        ...
+
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks."""
         ...
 
     async def embed(

@@ -106,11 +106,12 @@ def chunks_of_value(value: object, tool: str) -> list[Chunk]:
 def chunks_of_result(result: mcp_types.CallToolResult, tool: str) -> list[Chunk]:
     """A result that a tool made itself: a chunk for each block of its content."""
     found = [chunk_of(block, tool, seq) for seq, block in enumerate(result.content)]
-    match result.structured_content:
+    structured = cast("dict[str, Any] | None", result.structured_content)
+    match structured:
         case {"result": [*items]} if len(items) == len(found):
             return [chunk._replace(data=item) for item, chunk in zip(items, found, strict=True)]
         case dict() if len(found) == 1 and isinstance(found[0].block, TextContent):
-            return [found[0]._replace(data=cast("object", result.structured_content))]
+            return [found[0]._replace(data=structured)]
         case _:
             return found
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 from mcp.server.extension import MethodBinding
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ContentBlock, RequestParams
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from penstock.contract.errors import shown
@@ -28,17 +28,17 @@ _block: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 
 
 class StreamParams(RequestParams):
-    """What every request about one stream has."""
+    """What every request about one stream has; it is checked here, where errors have words."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
-    stream_id: str
+    stream_id: Any = None
 
 
 class WatchParams(StreamParams):
     """From which chunk on: the one after this; from the first that is kept when left out."""
 
-    after: int | None = Field(default=None, ge=-1)
+    after: Any = None
 
 
 class StreamMethods:
@@ -70,7 +70,11 @@ class StreamMethods:
             return {"state": _state(stream), "chunks": _bounded(sent)}
         return {"state": _state(stream)}
 
-    async def _ask(self, ctx: AnyRequest, id: str, do: str, **more: Any) -> JSON:
+    async def _ask(self, ctx: AnyRequest, id: Any, do: str, **more: Any) -> JSON:
+        if not isinstance(id, str):
+            raise MCPError(
+                INVALID_PARAMS, f"streamId is {shown(id)}: give the id of a stream, as text"
+            )
         order = {"do": do, "id": id, "owner": self._owner(ctx), **more}
         found = await self.answer(order)
         if found is None and self._elsewhere is not None:
@@ -91,9 +95,9 @@ class StreamMethods:
 
     async def _watch(self, ctx: AnyRequest, params: WatchParams) -> JSON:
         """Send the chunks that are kept and those that come, until the stream ends."""
-        id = params.stream_id
+        id, after = params.stream_id, _after(params.after)
         state = (await self._ask(ctx, id, "get"))["state"]
-        seq = max(state["firstKept"], -1 if params.after is None else params.after + 1)
+        seq = max(state["firstKept"], after + 1)
         seq = min(seq, state["sent"])
         watcher = CallStream(ctx, asked(ctx) or Ask(), first=seq)
         watcher.id = id
@@ -112,6 +116,18 @@ class StreamMethods:
                 raise _too_slow(seq)
             if state["status"] != "running":
                 return state
+
+
+def _after(value: Any) -> int:
+    if value is None:
+        return -1
+    if isinstance(value, bool) or not isinstance(value, int) or value < -1:
+        raise MCPError(
+            INVALID_PARAMS,
+            f"after is {shown(value)}: give the seq of the last chunk that you have, or leave it "
+            "out",
+        )
+    return value
 
 
 def _too_slow(seq: int) -> MCPError:

@@ -78,6 +78,8 @@ class AttemptInfo(Answer):
     retryable: bool
     usage: Usage | None
     dropped_options: list[str]
+    adapted: list[str]
+    """The options that the target did not get as they were: `option=what took its place`."""
 
 
 class BudgetVerdictInfo(Answer):

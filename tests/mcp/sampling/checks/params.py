@@ -51,7 +51,7 @@ async def max_tokens(way: Way) -> None:
 
 async def media(way: Way) -> None:
     picture = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
-    sound = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}
+    sound = {"type": "audio", "data": "UklGRgAAAABXQVZF", "mimeType": "audio/wav"}
     words = {"type": "text", "text": "What is this?"}
     async with scene(way) as there:
         await there.server.ask(params({"role": "user", "content": [words, picture, sound]}))

@@ -51,7 +51,7 @@ class Resumption:
         self, exchange: Exchange, session: str, serve: Serve, path: Path, ttl_s: float
     ) -> None:
         """Let `serve` answer, and keep its events for `ttl_s` in the file at this path."""
-        recording = _Recording(self._opened(path, ttl_s), _owner(exchange, session), exchange)
+        recording = _Recording(self._opened(path, ttl_s), session, exchange)
         recording.task = task = asyncio.create_task(self._record(recording, serve))
         self._running.add(recording)
         self._tasks.add(task)
@@ -144,14 +144,17 @@ class Resumption:
 class _Recording:
     """Passes an answer on to its client, and keeps its events."""
 
-    def __init__(self, log: EventLog, owner: str, outer: Exchange) -> None:
+    def __init__(self, log: EventLog, session: str, outer: Exchange) -> None:
         self.stream = uuid.uuid4().hex
         self.inner = outer.passed_on_by(self._send)
         self.task: asyncio.Task[None] | None = None
         self.lost_at: float | None = None
         """When the client went away; None: it is there."""
         self.is_kept = False
-        self._log, self._owner, self._outer = log, owner, outer
+        self._log, self._outer = log, outer
+        self._owner = _owner(outer, session)
+        # A key may open as many sessions as it likes.
+        self._account = outer.sees or self._owner
         self._seq = 0
         self._pending: list[tuple[int, bytes]] = []
         self._pending_bytes = 0
@@ -191,7 +194,7 @@ class _Recording:
 
     async def _begin(self) -> None:
         try:
-            await self._log.open(self.stream, self._owner)
+            await self._log.open(self.stream, self._owner, self._account)
         except PenstockError as error:
             _log.error("an answer at /mcp cannot be resumed: %s", error)
             return
