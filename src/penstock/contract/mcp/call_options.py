@@ -82,6 +82,7 @@ def _seconds(found: Found, timeout: float | None) -> float | None:
         return None
     if value <= 0:
         found.add("_timeout", f"{shown(value)} is not a positive number of milliseconds")
+        return None
     if timeout is not None:
         found.add(
             "_timeout",
