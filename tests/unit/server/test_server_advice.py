@@ -43,7 +43,7 @@ INSIDE = {
 """Modules whose errors cannot leave by HTTP."""
 WORDS = {
     "contract/errors.py": "the table of advice for Python",
-    "contract/checks/spelling.py": "TypeErrors of Python calls",
+    "contract/checks/spelling.py": "TypeErrors of calls in Python",
     "server/process/banner.py": "the start-up screen",
     "budget/accounts.py": "an error of the Python API of the ledger",
 }
