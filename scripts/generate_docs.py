@@ -5,7 +5,7 @@
 
 | page | made from |
 |---|---|
-| docs/providers/matrix.md | tests/conformance: the behaviours and the subjects |
+| docs/providers/matrix.md | tests/conformance: behaviours and subjects; the table of options |
 | docs/providers/independent.md | tests/independent: the same on servers of other people |
 | docs/sampling-behaviours.md | tests/mcp/sampling: what the standard asks for, and what shows it |
 | docs/configuration.md | penstock.config: the settings and the template |
@@ -41,6 +41,7 @@ from penstock.config.settings import Config  # noqa: E402
 from penstock.config.template import template  # noqa: E402
 from penstock.config.untrusted import RULES  # noqa: E402
 from penstock.contract import errors  # noqa: E402
+from penstock.contract.adaptation import OPTIONS, answer  # noqa: E402
 from penstock.providers.registry import BUILT_IN  # noqa: E402
 from penstock.providers.wire.stop_reasons import STOP_REASONS  # noqa: E402
 from penstock.server.admin.api import admin_document  # noqa: E402
@@ -55,6 +56,7 @@ from tests.mcp.conformance import suite  # noqa: E402
 from tests.mcp.host.connections import WAYS  # noqa: E402
 from tests.mcp.sampling import manifest  # noqa: E402
 from tests.mcp.sampling.requirement import BOTH, Requirement  # noqa: E402
+from tests.support.option_table import OptionRow, rows  # noqa: E402
 
 COMMAND = "python scripts/generate_docs.py"
 WIDTH = 100
@@ -117,8 +119,47 @@ def matrix() -> str:
         _fence("console", "make test ARGS=\"-k 'tool-call and openai-chat'\""),
         *sections,
         f"## Reasons\n\n{why}",
-        source="tests/conformance",
+        *_options(),
+        source="tests/conformance and penstock.contract.adaptation",
     )
+
+
+def _options() -> Iterator[str]:
+    """What becomes of every option at every dialect, and the models that differ."""
+    table = list(rows())
+    bases = [row for row in table if not row.models]
+    yield "## Options"
+    yield (
+        "What becomes of an option at a model that no rule knows: **native**, **adapted** to the "
+        "nearest value or left out, **emulated** with the same result, or **refused** by name. "
+        "See [options that a target lacks](../adaptation.md)."
+    )
+    yield _table(
+        ["", *(f"`{row.kind}`" for row in bases)],
+        (
+            [option.title, *(answer(name, row.able) for row in bases)]
+            for name, option in OPTIONS.items()
+        ),
+    )
+    yield "### Models that differ"
+    yield _table(("provider", "models", "differences"), _exceptions(table))
+
+
+def _exceptions(table: Sequence[OptionRow]) -> Iterator[Sequence[str]]:
+    """Models with other answers than their dialect's; those that are alike in one row."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    able = {row.kind: row.able for row in table if not row.models}
+    for row in table:
+        base = able[row.kind]
+        changed: dict[str, list[str]] = {}
+        for name, option in OPTIONS.items():
+            if row.models and (found := answer(name, row.able)) != answer(name, base):
+                changed.setdefault(found, []).append(option.title)
+        if changed:
+            said = "; ".join(f"**{found}**: {', '.join(names)}" for found, names in changed.items())
+            alike.setdefault((row.provider, said), []).append(f"`{row.models}`")
+    for (provider, said), models in alike.items():
+        yield [f"`{provider}`", ", ".join(models), said]
 
 
 # The same behaviours on servers of other people
@@ -276,6 +317,11 @@ _EXAMPLES: Mapping[str, str] = {
         'requests_per_minute = 20\nbudget = { limit_usd = 1.0, period = "day" }\n\n'
         '[sampling.servers."*"]\napproval = "ask"\ntools = false\n'
     ),
+    "sampling.context": "[sampling.context]\nmax_resources = 5\nmax_characters = 20_000\n",
+    "sampling.context.servers.NAME": (
+        '[sampling.context.servers.docs]\nurl = "https://docs.example.com/mcp"\n'
+        'http_headers = { authorization = "Bearer ${DOCS_TOKEN:-}" }\nkeys = ["ci"]\n'
+    ),
     "storage": '[storage]\nurl = "sqlite:////var/lib/penstock/ledger.db"\nsynchronous = "full"',
     "telemetry": (
         '[telemetry]\notlp_endpoint = "http://127.0.0.1:4318"\n'
@@ -301,6 +347,13 @@ def configuration() -> str:
             _EXAMPLES["sampling.servers"],
         )
     )
+    sections += [
+        _described(heading, definitions[section], _EXAMPLES[heading.strip("[]")])
+        for heading, section in (
+            ("[sampling.context]", "ContextConfig"),
+            ("[sampling.context.servers.NAME]", "ContextServerConfig"),
+        )
+    ]
     order = _text(load.find.__doc__).partition(";")[0]
     return _page(
         "Configuration",
@@ -409,7 +462,11 @@ def _default(key: str, field: dict[str, Any], required: Sequence[str]) -> str:
 
 _WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true, false"}
 _FORMATS = {"password": "secret text", "date-time": "date or moment"}
-_TABLES = {"PriceConfig": "a price, as above", "KeyBudgetConfig": "table"}
+_TABLES = {
+    "PriceConfig": "a price, as above",
+    "KeyBudgetConfig": "table",
+    "ContextConfig": "table, see below",
+}
 _BOUNDS = {
     "minimum": "at least {}",
     "exclusiveMinimum": "more than {}",
@@ -461,6 +518,8 @@ async def main() -> None:
             await engine.create_message("Hi", max_tokens=9)
         except penstock.RateLimited as error:
             print(error.provider, error.retryable, error.retry_after)
+            assert error.metadata is not None
+            print(error.metadata.attempts, error.metadata.cost_usd)
         except penstock.PenstockError as error:
             print("anything else:", error)
 
@@ -494,7 +553,7 @@ def error_page() -> str:
         "A stream that fails before its first event raises; one that fails later ends with an "
         "`Error` event that holds the same error. Never both.",
         _fence("python", _CATCHING),
-        _fence("text", "fake True 2"),
+        _fence("text", "fake True 2\n1 0.0"),
         "## Each of them\n\n`retryable` is what holds unless the provider says otherwise.",
         _table(("error", "retryable", "also carries", "meaning"), rows),
         source="src/penstock/contract/errors.py",
@@ -675,11 +734,16 @@ def price_sources() -> str:
 def admin_endpoints() -> str:
     """A row for each endpoint of the admin API."""
     rows = (
-        [f"`{method.upper()} {path}`", _names(operation), operation["summary"]]
+        [f"`{method.upper()} {path}`", _names(operation), _first_paragraph(operation)]
         for path, methods in admin_document()["paths"].items()
         for method, operation in methods.items()
     )
     return _table(("endpoint", "parameters and fields", "what it does"), rows)
+
+
+def _first_paragraph(operation: dict[str, Any]) -> str:
+    # A blank line would end the table.
+    return " ".join(operation["summary"].partition("\n\n")[0].split())
 
 
 def _names(operation: dict[str, Any]) -> str:

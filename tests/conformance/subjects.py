@@ -243,7 +243,7 @@ OPENAI = wire_subject(
     unsupported={"temperature": 0.5},
     not_applicable={
         "prefill": _ANSWERS_ANEW,
-        **_absent("The API has no stop sequences.", "stop-sequence"),
+        **_absent("The API has no stop sequences; Penstock enforces them.", "stop-sequence"),
         "audio": NotApplicable("A message of this API holds no sound.", refuses=("audio",)),
     },
 )

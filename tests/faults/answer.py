@@ -12,9 +12,10 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from tests.support.wire.dialect import Frame, WireDialect
-from tests.support.wire.scenario import Failure, Scenario, Stop, Tokens
+from tests.support.wire.scenario import Call, Failure, Scenario, Stop, Tokens
 from tests.support.wire.seen import Seen, SeenEmbedding
 
 WORDS = tuple(f"word{number} " for number in range(1, 61))
@@ -105,6 +106,16 @@ class Answer:
             if frame.piece and not pieces:
                 break
         return taken
+
+    def call_frames(self, *, whole: bool) -> list[Frame]:
+        """The events of five words and of a tool call, or of its beginning only."""
+        assert isinstance(self.seen, Seen), "vectors are not streamed"
+        words = WORDS[:5]
+        call = Call.of("call_1", "look", {"query": "the weather in Paris"})
+        frames = self.dialect.stream(Scenario(text=words, calls=(call,)), self.seen)
+        before = list(takewhile(lambda frame: not frame.terminal, frames))
+        pieces = [at for at, frame in enumerate(before) if frame.piece]
+        return before if whole else before[: pieces[len(words)] + 1]
 
     # ---- whole answers
 

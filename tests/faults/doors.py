@@ -103,6 +103,8 @@ class Door:
     """All events of a stream."""
     check_error: Callable[[Any, Words, int | None], None]
     """That a document says this, with the pause until it may be asked again."""
+    has_headers: bool = True
+    """Whether status and headers say how it went; else only the last message does."""
 
     def body(self, model: str, stream: bool, **fields: Any) -> dict[str, Any]:
         """A request."""
@@ -122,6 +124,74 @@ class Door:
                 assert headers["content-type"] == "text/event-stream; charset=utf-8"
             piece = self.read_stream(said) if stream else self.read(json.loads(said))
             return Told(200, headers, *piece)
+
+
+@dataclass(frozen=True)
+class SocketDoor(Door):
+    """The WebSocket, on a connection of its own for each request."""
+
+    async def send(
+        self, client: aiohttp.ClientSession, model: str, stream: bool, **fields: Any
+    ) -> Told:
+        """Ask, and read until the request has ended."""
+        asked = {**self.ask(), "model": model, **fields}
+        message = {"type": "createMessage", "id": 1, "stream": stream, "params": asked}
+        chunks: list[str] = []
+        async with client.ws_connect(self.path) as socket:
+            await socket.send_json(message)
+            while (last := await socket.receive_json())["type"] == "chunk":
+                assert (last["id"], last["seq"]) == (1, len(chunks))
+                chunks.append(last["content"].get("text", ""))
+        text = "".join(chunks)
+        if last["type"] == "error":
+            return Told(200, {}, text, errors=({"error": last["error"]},))
+        assert (last["type"], last["id"]) == ("complete", 1)
+        assert last["requestId"] == last["result"]["_metadata"]["request_id"]
+        piece = self.read(last["result"])
+        assert not stream or piece.text == text
+        return Told(200, _headers_of(last["result"]["_metadata"]), *piece)
+
+
+@dataclass(frozen=True)
+class ToolDoor(Door):
+    """The tool `generate` at `/mcp`, whose text comes as progress too."""
+
+    async def send(
+        self, client: aiohttp.ClientSession, model: str, stream: bool, **fields: Any
+    ) -> Told:
+        """Call the tool, and read all messages."""
+        assert stream, "the tool has no other form"
+        call = {
+            "name": "generate",
+            "arguments": {**self.ask(), "model": model, **fields},
+            "_meta": {"progressToken": "p"},
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        accept = {"accept": "application/json, text/event-stream"}
+        async with client.post(self.path, json=message, headers=accept) as response:
+            assert response.status == 200
+            said = await response.text()
+        messages = [
+            json.loads(line.removeprefix("data: "))
+            for line in said.splitlines()
+            if line.startswith("data: {")
+        ]
+        *told, last = messages
+        assert {each["method"] for each in told} <= {"notifications/progress"}
+        text = "".join(each["params"].get("message") or "" for each in told)
+        result = last["result"]
+        if result.get("isError"):
+            return Told(200, {}, text, errors=(result,))
+        piece = self.read(result["structuredContent"])
+        assert piece.text == text
+        return Told(200, _headers_of(result["structuredContent"]), *piece)
+
+
+def _headers_of(facts: Mapping[str, Any]) -> dict[str, str]:
+    """What a message says of the answer, under the names of the headers."""
+    names = {"request_id": "x-request-id", "provider": "x-penstock-provider"}
+    names |= {"attempts": "x-penstock-attempts", "cost_usd": "x-penstock-cost-usd"}
+    return {header: str(facts[name]) for name, header in names.items() if facts.get(name)}
 
 
 # ---- Chat Completions
@@ -256,7 +326,7 @@ def _sampling_stream(said: str) -> Piece:
     *chunks, (name, last) = events
     assert {each for each, _ in chunks} <= {"chunk"}, "something follows the end"
     assert [data["seq"] for _, data in chunks] == list(range(len(chunks)))
-    text = "".join(data["content"]["text"] for _, data in chunks)
+    text = "".join(data["content"].get("text", "") for _, data in chunks)
     if name == "error":
         return Piece(text, False, [last], None)
     assert name == "complete"
@@ -275,6 +345,20 @@ def _check_sampling(document: Any, words: Words, retry_after: int | None) -> Non
         assert 0 < error["data"]["retryAfter"] <= retry_after
 
 
+# ---- The tool at /mcp
+
+
+def _tool(answer: Any) -> Piece:
+    return Piece(answer["text"], answer["stop_reason"] == "endTurn", (), answer["usage"])
+
+
+def _check_tool(document: Any, words: Words, retry_after: int | None) -> None:
+    (content,) = document["content"]
+    assert content["type"] == "text"
+    assert content["text"]
+    assert "Traceback" not in content["text"]
+
+
 # ---- Embeddings
 
 
@@ -285,7 +369,7 @@ def _vectors(answer: Any) -> Piece:
 
 
 def _no_stream(said: str) -> Piece:
-    raise AssertionError("vectors are not streamed")
+    raise AssertionError("this is no event stream")
 
 
 _TURNS = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 99}
@@ -323,6 +407,24 @@ DOORS: Mapping[str, Door] = {
             _sampling,
             _sampling_stream,
             _check_sampling,
+        ),
+        SocketDoor(
+            "ws",
+            "/v1/sampling/ws",
+            lambda: params(PROMPT, maxTokens=99),
+            _sampling,
+            _no_stream,
+            _check_sampling,
+            has_headers=False,
+        ),
+        ToolDoor(
+            "mcp",
+            "/mcp",
+            lambda: {"prompt": PROMPT, "max_tokens": 99},
+            _tool,
+            _no_stream,
+            _check_tool,
+            has_headers=False,
         ),
         Door(
             "embeddings",

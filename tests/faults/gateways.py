@@ -41,9 +41,8 @@ def visits(scenarios: Iterable[Scenario]) -> list[Visit]:
     """All that these scenarios say."""
     found: list[Visit] = []
     for scenario in scenarios:
-        for name in scenario.doors:
-            for stream in scenario.forms:
-                found.append(Visit(f"v{len(found)}", scenario, DOORS[name], stream))
+        for name, stream in scenario.places:
+            found.append(Visit(f"v{len(found)}", scenario, DOORS[name], stream))
     return found
 
 

@@ -18,6 +18,8 @@ SHOWN: dict[str, set[str]] = {}
 """The doors of the gateway at which each row is shown by a test."""
 ANSWERS = ("chat", "responses", "messages", "sampling")
 """The doors at which a model answers."""
+WITHOUT_HEADERS = ("ws", "mcp")
+"""More doors at which a model answers, all in messages: they are met wherever `ANSWERS` are."""
 DOORS = (*ANSWERS, "embeddings")
 
 
@@ -99,6 +101,7 @@ MANIFEST: dict[str, Row] = {
     "mid-stream-error": Row(
         "cut, and errors are wished", "the part and its error", "no other", *_STREAMS
     ),
+    "cut-call": Row("cut in a tool call", "the part and one error", "no other", *_STREAMS),
     "cut-twice": Row(
         "the second breaks too", "the whole text from the third", "each once", *_STREAMS
     ),
@@ -125,7 +128,10 @@ MANIFEST: dict[str, Row] = {
         "an unknown reason", "the text, and no normal end", "asked once", *_WORDS
     ),
     "kept-alive": Row(
-        "pings for longer than silence may last", "the whole text", "asked once", *_STREAMS
+        "pings or blank lines for longer than silence may last",
+        "the whole text",
+        "asked once",
+        *_WORDS,
     ),
     # ---- bodies
     "wrong-type": Row("JSON for a stream, a stream for JSON", _ERROR, _TRIED, *_STREAMS),

@@ -25,7 +25,7 @@ from penstock import (
 from tests.faults.answer import OTHER, WHOLE, first_words
 from tests.faults.asking import AMPLE_S, DIALECTS
 from tests.faults.inband import INBAND
-from tests.faults.manifest import ANSWERS
+from tests.faults.manifest import ANSWERS, WITHOUT_HEADERS
 
 
 class Case(NamedTuple):
@@ -70,6 +70,7 @@ BREAKS: Mapping[str, str] = {
     "cut.59": "cut",
     "no-terminal": "no-terminal",
     "malformed": "malformed-event",
+    "malformed.prefix": "malformed-event",
 }
 """How a stream breaks after its first token, and the row that each belongs to."""
 ENDLESS = [
@@ -88,7 +89,12 @@ NO_REASON: Mapping[str, tuple[bool, ...]] = {
 """The wires on which a reason may be missing, whole and streamed."""
 PINGS = [(kind, "ping") for kind, dialect in DIALECTS.items() if dialect.ping() is not None]
 
-_SAY_SOME = ("no-terminal", "malformed", "zipped.cut")
+SSE = ("openai", "openai-chat", "anthropic", "gemini")
+"""The wires whose streams are server-sent events."""
+_SAY_SOME = (
+    *("no-terminal", "malformed", "malformed.prefix", "zipped.cut"),
+    *("cut-call.half", "cut-call.whole"),
+)
 KEPT_ALIVE = {"first_token_timeout_s": 2.0, "stream_idle_timeout_s": 2.0}
 """Limits that the silence of `kept-alive` exceeds, and the pause between its signals does not."""
 WHOLE_ONLY, STREAM_ONLY, BOTH_FORMS = (False,), (True,), (False, True)
@@ -126,7 +132,19 @@ class Scenario:
         again = sum(count - 1 for count in self.asked if count)
         # To ask another target in place of an empty answer is a retry too.
         again += self.row == "empty" and len(self.models) > 1
-        return again * len(self.doors) * len(self.forms)
+        return again * len(self.places)
+
+    @property
+    def places(self) -> list[tuple[str, bool]]:
+        """Each door with each form; what is met at `ANSWERS` is also met where are no headers."""
+        more = WITHOUT_HEADERS if self.doors == ANSWERS else ()
+        return [
+            (name, stream)
+            for name in (*self.doors, *more)
+            for stream in self.forms
+            # The tool gets a stream from the engine, whoever calls it.
+            if stream or name != "mcp"
+        ]
 
     @property
     def begins(self) -> bool:
@@ -181,6 +199,9 @@ def broken_streams() -> Iterator[Scenario]:
         yield replace(other, row="another-answer", pool={"mid_stream": "restart_only"})
         wished = replace(torn, row="mid-stream-error", models=(fault, "healthy.b"), asked=(1, 0))
         yield replace(wished, pool={"mid_stream": "error"})
+    for fault in ("cut-call.half", "cut-call.whole"):
+        call = replace(torn, row="cut-call", models=(fault, "healthy.b"), asked=(1, 0))
+        yield replace(call, text=first_words(5), pool=NO_RETRY)
     refusing = ("cut.40", "prefill@no-prefill.b")
     yield Scenario("prefill-refused", refusing, (1, 2), forms=STREAM_ONLY)
     thrice = ("cut.20", "cut.40", "healthy.c")
@@ -198,9 +219,14 @@ def every_wire() -> Iterator[Scenario]:
             yield replace(half, pool=ONE_RETRY)
             both = replace(half, models=(fault, "healthy.b"), asked=(2, 1), error=None, text=WHOLE)
             yield replace(both, pool=ONE_RETRY)
-        for fault in ("cut.40", "ends.40", "no-terminal", "malformed"):
+        faults = ("cut.40", "ends.40", "no-terminal", "malformed")
+        for fault in (*faults, "malformed.prefix") if kind in SSE else faults:
             models, row = (fault, "healthy.b"), BREAKS[fault]
             yield Scenario(row, models, (1, 1), forms=STREAM_ONLY, kind=kind, pool=ONE_RETRY)
+        for way in ("follows.repeating", "follows.bare"):
+            models, said = ("cut.40", way), first_words(40)
+            joined = Scenario("joined", models, (1, 1), forms=STREAM_ONLY, kind=kind)
+            yield replace(joined, text=said + OTHER[len(said) :], pool=ONE_RETRY)
         for fault in ("mislabelled", "zipped"):
             row = "gzip" if fault == "zipped" else fault
             yield Scenario(row, (fault, "healthy.b"), (1, 0), kind=kind, pool=ONE_RETRY)
@@ -250,10 +276,13 @@ def endings() -> Iterator[Scenario]:
         for form in forms:
             models = ("no-reason", "healthy.b")
             yield Scenario("no-reason", models, (1, 0), forms=(form,), kind=kind)
-    for fault in ("kept-alive.0", "kept-alive.40"):
-        yield Scenario(
-            "kept-alive", (fault, "healthy.b"), (1, 0), forms=STREAM_ONLY, pool=KEPT_ALIVE
-        )
+    for kind, dialect in DIALECTS.items():
+        models = ("kept-alive.0", "healthy.b")
+        alive = Scenario("kept-alive", models, (1, 0), forms=WHOLE_ONLY, kind=kind, pool=KEPT_ALIVE)
+        yield alive
+        if dialect.ping() is not None:
+            yield replace(alive, forms=STREAM_ONLY)
+            yield replace(alive, models=("kept-alive.40", "healthy.b"), forms=STREAM_ONLY)
 
 
 _OVERLOADED = ("gemini-unavailable", "gemini-listed")

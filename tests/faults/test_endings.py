@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -216,6 +217,40 @@ async def test_pings_are_no_silence(kind: str, after: int) -> None:
         got = await streamed(engine)
         assert (got.text, got.error) == (WHOLE, None)
         assert len(server.requests) == 1
+
+
+@proves("kept-alive")
+@KINDS
+async def test_blank_lines_are_no_silence_of_a_whole_answer(kind: str) -> None:
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "kept-alive.0", "healthy.b", kind=kind, pool=KEPT_ALIVE) as engine,
+    ):
+        got = await whole(engine)
+        assert (got.text, got.error) == (WHOLE, None)
+        assert len(server.requests) == 1
+
+
+@proves("kept-alive")
+@pytest.mark.parametrize("what", ["lines", "blank", "text"])
+async def test_a_whole_answer_that_only_shows_life_is_left_in_the_end(what: str) -> None:
+    limits = {
+        "body_timeout_s": 600.0,
+        "request_timeout_s": 600.0,
+        "first_token_timeout_s": 0.5,
+        "keep_alive_timeout_s": 1.0,
+    }
+    fault = f"drip.{what}"
+    async with (
+        FaultServer() as server,
+        engine_on(server, fault, "healthy.b", pool=limits) as engine,
+        asyncio.timeout(30),
+    ):
+        got = await whole(engine)
+        assert (got.text, got.error) == (WHOLE, None)
+        first, second = server.requests
+        assert (first.seen.model, second.seen.model) == (fault, "healthy.b")
+        assert second.at - first.at > 1.4
 
 
 @pytest.mark.parametrize("kind", ["openai-chat", "ollama"])

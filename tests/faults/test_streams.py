@@ -10,14 +10,16 @@ from penstock import (
     OutputSchema,
     ProviderUnavailable,
     StreamInterrupted,
+    ToolDefinition,
 )
 from tests.faults.answer import OTHER, WHOLE, first_words
 from tests.faults.asking import DIALECTS, engine_on, streamed, whole
 from tests.faults.manifest import proves
-from tests.faults.scenarios import BREAKS
+from tests.faults.scenarios import BREAKS, SSE
 from tests.faults.server import FaultServer
 from tests.support.wire.seen import Seen
 
+LOOK = ToolDefinition("look", "Look it up.", {"type": "object", "properties": {"query": {}}})
 RESTART_ONLY = {"mid_stream": "restart_only"}
 KINDS = pytest.mark.parametrize("kind", DIALECTS)
 
@@ -60,6 +62,18 @@ async def test_it_is_gone_on_with_on_every_wire(kind: str, fault: str) -> None:
         assert [len(server.of(model)) for model in (fault, "healthy.b")] == [1, 1]
 
 
+@proves("malformed-event")
+@pytest.mark.parametrize("kind", SSE)
+async def test_a_line_with_a_damaged_field_breaks_a_stream(kind: str) -> None:
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, "malformed.prefix", kind=kind, pool={"retries": 0}) as engine,
+    ):
+        got = await streamed(engine)
+        assert isinstance(got.error, StreamInterrupted)
+        assert got.text == first_words(20)
+
+
 @proves("joined")
 @KINDS
 @pytest.mark.parametrize("way", ["follows.repeating", "follows.bare"])
@@ -94,6 +108,25 @@ async def test_a_model_that_refuses_the_instruction_answers_again() -> None:
         got = await streamed(engine)
         assert (got.text, got.error) == (WHOLE, None)
         assert len(server.of("no-turns.b")) == 2
+
+
+@proves("cut-call")
+@KINDS
+@pytest.mark.parametrize("policy", ["continue", "restart_only"])
+@pytest.mark.parametrize("fault", ["cut-call.half", "cut-call.whole"])
+async def test_a_cut_tool_call_is_never_continued(kind: str, fault: str, policy: str) -> None:
+    pool = {"mid_stream": policy, "retries": 0}
+    async with (
+        FaultServer(DIALECTS[kind]) as server,
+        engine_on(server, fault, "healthy.b", kind=kind, pool=pool) as engine,
+    ):
+        stream = await engine.create_message_stream(
+            "Say it.", max_tokens=99, model="m", tools=[LOOK]
+        )
+        *_, end = [event async for event in stream]
+        assert isinstance(end, Error)
+        assert isinstance(end.error, StreamInterrupted | ProviderUnavailable)
+        assert server.of("healthy.b") == []
 
 
 @proves("joined")

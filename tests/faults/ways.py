@@ -108,7 +108,9 @@ async def _with_reason(answer: Answer, reason: str | None) -> bool:
 
 @way
 async def kept_alive(answer: Answer, after: str) -> bool:
-    """So many pieces, then pings for some seconds, then the rest."""
+    """So many pieces, pings for some seconds, the rest; or blank lines before a whole answer."""
+    if not answer.streamed:
+        return await _blank_lines(answer)
     ping = answer.dialect.ping()
     assert ping is not None
     before = answer.until(int(after))
@@ -118,6 +120,15 @@ async def kept_alive(answer: Answer, after: str) -> bool:
         await asyncio.sleep(_PING_PAUSE_S)
         await answer.chunk(ping.data)
     await answer.play(answer.frames()[len(before) :])
+    return await answer.end()
+
+
+async def _blank_lines(answer: Answer) -> bool:
+    await answer.begin("application/json")
+    for _ in range(_PINGS):
+        await asyncio.sleep(_PING_PAUSE_S)
+        await answer.chunk(b"\n")
+    await answer.chunk(answer.body())
     return await answer.end()
 
 
@@ -214,6 +225,14 @@ async def cut(answer: Answer, after: str) -> bool:
 
 
 @way
+async def cut_call(answer: Answer, how: str) -> bool:
+    """Five words, and then a tool call that is cut, or `whole` and without what ends the stream."""
+    await answer.begin()
+    await answer.play(answer.call_frames(whole=how == "whole"))
+    return await answer.abort()
+
+
+@way
 async def ends(answer: Answer, after: str) -> bool:
     """The body ends well, the stream does not."""
     await answer.begin()
@@ -236,12 +255,20 @@ async def stall(answer: Answer, after: str) -> bool:
 
 
 @way
-async def malformed(answer: Answer, _: str) -> bool:
-    """One event that cannot be read, among good ones."""
+async def malformed(answer: Answer, how: str) -> bool:
+    """One event that cannot be read, among good ones; `prefix`: its field is damaged."""
     if not answer.streamed:
         return await answer.send(200, answer.body()[:-10], JSON)
     before = answer.until(20)
     await answer.begin()
+    if how == "prefix":
+        lost = answer.until(21)[len(before) :]
+        rest = answer.frames()[len(before) + len(lost) :]
+        await answer.play(before)
+        for frame in lost:
+            await answer.chunk(frame.data.replace(b"data:", b"ata:"))
+        await answer.play(rest)
+        return await answer.end()
     await answer.play([*before, answer.dialect.malformed_event(), *answer.frames()[len(before) :]])
     return await answer.end()
 

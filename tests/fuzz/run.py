@@ -25,6 +25,9 @@ LOCK = ROOT / "requirements" / "fuzz.txt"
 CORPUS = Path(__file__).parent / "corpus"
 CACHE = ROOT / ".cache" / "fuzz"
 FAILURES = CACHE / "failures"
+NOT_FUZZED = 69
+"""The exit code for a service that is unavailable."""
+_RULE = "!" * 78
 _SLOWEST_INPUT_S = 20
 """No input of this size takes a hundredth of it, unless the work is more than linear."""
 _MEMORY_MB = 2_048
@@ -34,7 +37,10 @@ _LINES_SHOWN = 40
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz all targets, or those that are named; the number of those that failed."""
+    """Fuzz all targets, or those that are named; the number of those that failed.
+
+    `NOT_FUZZED` where atheris cannot be installed: a run that has looked at nothing is no success.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=int, default=3600, help="for all targets together")
@@ -46,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         python = python_with(LOCK)
     except PipFailedError as error:
-        _say(f"Not fuzzed: atheris cannot be installed for this Python.\n{error}")
-        return 0
+        _say(str(error))
+        _say(f"{_RULE}\nNO PARSER WAS FUZZED: atheris cannot be installed, see above.\n{_RULE}")
+        return NOT_FUZZED
     (packages,) = python.parent.parent.glob("lib/python*/site-packages")
     names = asked.targets or list(TARGETS)
     seconds = max(1, asked.seconds * asked.jobs // len(names))

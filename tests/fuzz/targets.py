@@ -7,17 +7,26 @@ how the rest is cut into reads.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from penstock.config.load import parse
+import mcp_types
+import msgspec
+from mcp.server.mcpserver.context import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+
+from penstock.config.load import describe_needs, parse
+from penstock.config.trust import Contents
 from penstock.contract.errors import ConfigurationError, MalformedResponse, PenstockError
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Message, Text
 from penstock.contract.ports import Target
+from penstock.mcp.serving.tools import make_tools
 from penstock.pipeline.limits import Limits
 from penstock.pool.fit import admit
 from penstock.providers import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
@@ -25,7 +34,9 @@ from penstock.providers.redaction.own_secrets import mask_bytes
 from penstock.providers.redaction.text import without_keys
 from penstock.providers.wire.dialect import Dialect
 from penstock.providers.wire.event_stream import FRAMINGS, FrameDecoder
+from penstock.server.admin.requests import Asked
 from penstock.server.doors.anthropic import decode as anthropic_decode
+from penstock.server.doors.mcp.calls import kind_of, new_session
 from penstock.server.doors.openai_chat import (
     decode as openai_chat_decode,
 )
@@ -35,6 +46,8 @@ from penstock.server.doors.openai_chat import (
 from penstock.server.doors.openai_responses import decode as responses_decode
 from penstock.server.doors.sampling import decode as sampling_decode
 from penstock.server.errors import HttpProblem
+from penstock.server.own.feedback import Feedback
+from penstock.server.typed_endpoints import decode_body
 from penstock.streaming.eventstream import AWSEventStreamDecoder
 from penstock.streaming.ndjson import NDJSONDecoder
 from penstock.streaming.sse import SSEDecoder
@@ -62,6 +75,8 @@ _DOORS: Sequence[Callable[[bytes], SamplingRequest | None]] = (
     lambda data: sampling_decode.read_body(Limits(), data).request,
     lambda data: _without_request(openai_embeddings.decode(data)),
 )
+_ORDERS: Sequence[type[msgspec.Struct]] = (Feedback, *Asked.__subclasses__())
+_MCP_TOOLS = make_tools()
 
 
 def sse(data: bytes) -> None:
@@ -123,10 +138,45 @@ def bodies(data: bytes) -> None:
     for kind, dialect in _WIRES:
         profile = dialect.catalogue.profile(kind, "m", {})
         with contextlib.suppress(PenstockError):
-            fitting, _ = admit(request, profile.capabilities, Target(kind, "m"))
+            fitting = admit(request, profile.capabilities, Target(kind, "m")).request
             for stream in (False, True):
                 call = dialect.encode("m", fitting, profile, stream)
                 json.loads(call.body or b"{}")
+
+
+def orders(data: bytes) -> None:
+    """The bodies of `/v1/feedback` and of the admin API."""
+    kind = _chosen(_ORDERS, data)
+    with contextlib.suppress(PenstockError, HttpProblem):
+        msgspec.json.encode(decode_body(kind, data[1:]))
+
+
+def mcp(data: bytes) -> None:
+    """A message at `/mcp`, and the arguments of the tools."""
+    kind_of(data)
+    new_session(data)
+    try:
+        message = mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValueError:
+        return
+    params = cast(object, getattr(message, "params", None))
+    given = cast(dict[str, Any], params) if isinstance(params, dict) else {}
+    arguments = given.get("arguments")
+    if isinstance(arguments, dict):
+        for tool in _MCP_TOOLS:
+            asyncio.run(_checked(tool, cast(dict[str, Any], arguments)))
+
+
+async def _checked(tool: Tool, arguments: dict[str, Any]) -> None:
+    """Check the arguments; the tool itself ends at once, because it has no caller."""
+    try:
+        await tool.run(arguments, Context())
+    except ToolError:
+        pass
+    except LookupError as error:
+        # What a context variable without a value raises; its subclasses are findings.
+        if type(error) is not LookupError:
+            raise
 
 
 def http(data: bytes) -> None:
@@ -135,9 +185,11 @@ def http(data: bytes) -> None:
 
 
 def toml(data: bytes) -> None:
-    """A configuration."""
+    """A configuration, and what of it needs trust."""
     with contextlib.suppress(ConfigurationError):
         parse(data.decode("utf-8", "replace"))
+    with contextlib.suppress(ConfigurationError):
+        describe_needs(Contents(data), "penstock.toml")
 
 
 def tokens(data: bytes) -> None:
@@ -169,7 +221,7 @@ def redaction(data: bytes) -> None:
 TARGETS: Mapping[str, FuzzTarget] = {
     target.__name__: target
     for target in (
-        *(answers, bodies, eventstream, http, ndjson),
+        *(answers, bodies, eventstream, http, mcp, ndjson, orders),
         *(redaction, sse, streams, tokens, toml),
     )
 }

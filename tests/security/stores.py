@@ -11,6 +11,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -24,12 +25,15 @@ from penstock.budget.stores.sqlite.schema import LEDGER_META, MIGRATIONS
 from penstock.keys.records import Key, KeyHash, hash_of, new_text
 from penstock.keys.store import KeyStore
 from penstock.storage.sqlite.connect import connect, prepare
+from penstock.storage.sqlite.identity import read_mark
+from penstock.storage.sqlite.record import read_record
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.cli.harness import COMMAND, LIMIT_S, environment
 
 CHAT = "/v1/chat/completions"
 ADMITTED = 12
 """How many requests the budget of a world has room for."""
+BODY = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100}
 ANSWER = {
     "id": "x",
     "object": "chat.completion",
@@ -90,8 +94,10 @@ class Upstream:
                 self.send_response(200)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                # A gateway that was killed reads nothing any more.
+                with contextlib.suppress(ConnectionError):
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *_: object) -> None:  # noqa: A002
                 pass
@@ -131,7 +137,8 @@ class World:
         self.url = ""
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "log"
-        self._undo: Callable[[], None] | None = None
+        # Its path is short, because the path of a socket has a limit.
+        self.temporary = Path(tempfile.mkdtemp(prefix="t"))
 
     # -- the gateway
 
@@ -155,7 +162,7 @@ class World:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=self.folder,
-                env=environment({"PENSTOCK_HOME": str(self.home)}),
+                env=environment({"PENSTOCK_HOME": str(self.home), "TMPDIR": str(self.temporary)}),
             )
         assert self.process.stdout is not None
         screen = ""
@@ -213,15 +220,16 @@ class World:
     def close(self) -> None:
         """End everything."""
         self.upstream.close()
-        self.client.close()
         self.kill()
+        self.client.close()
+        shutil.rmtree(self.temporary)
 
     # -- callers
 
-    def ask(self, key: str | None, path: str = CHAT) -> httpx.Response:
+    def ask(self, key: str | None, path: str = CHAT, body: object = BODY) -> httpx.Response:
         """A request on a connection of its own, which any worker may take."""
-        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100}
-        headers = {} if key is None else bearer(key)
+        headers = {"accept": "application/json, text/event-stream"}
+        headers |= {} if key is None else bearer(key)
         return self.client.post(self.url + path, json=body, headers=headers)
 
     def ready(self) -> int:
@@ -246,6 +254,7 @@ class World:
         asked = self.upstream.asked
         for _ in range(2 * self.workers):
             answer = self.ask(self.key)
+            assert answer.status_code in (503, 429), answer.text
             code = answer.json()["error"]["code"]
             # What a budget refuses is refused without a word in the ledger.
             assert (answer.status_code, code) in (
@@ -272,6 +281,56 @@ class World:
         # A worker that was not among those asked may be a moment later.
         wait_for(lambda: self.ask(self.key).status_code in (200, 429), "an answer")
         self.holds()
+
+    @contextmanager
+    def in_flight(self, count: int = 2) -> Generator[list[int | None]]:
+        """Requests that wait for their provider during the block; then how they have ended.
+
+        None stands for one whose connection was lost.
+        """
+        while self.upstream.held.acquire(blocking=False):
+            pass
+        self.upstream.gate.clear()
+        ended: list[int | None] = []
+        asking = [threading.Thread(target=self._ask_into, args=(ended,)) for _ in range(count)]
+        for each in asking:
+            each.start()
+        waiting = 0
+        while waiting + len(ended) < count:
+            waiting += self.upstream.held.acquire(timeout=0.02)
+        try:
+            yield ended
+        finally:
+            self.upstream.gate.set()
+            for each in asking:
+                each.join()
+
+    def _ask_into(self, ended: list[int | None]) -> None:
+        try:
+            ended.append(self.ask(self.key).status_code)
+        except httpx.TransportError:
+            ended.append(None)
+
+    def waits(self, *, to_the_end: bool) -> None:
+        """A locked ledger admits no request; each is answered when the lock is gone, or before.
+
+        `to_the_end` waits until the gateway has given up waiting for the lock.
+        """
+        ended: list[int | None] = []
+        asking = [threading.Thread(target=self._ask_into, args=(ended,)) for _ in range(3)]
+        with locked(self):
+            self.until_all_say(503)
+            asked = self.upstream.asked
+            for each in asking:
+                each.start()
+            self.holds()
+            for each in asking if to_the_end else ():
+                each.join()
+            assert self.upstream.asked == asked
+            assert set(ended) <= {503, 429}
+        for each in asking:
+            each.join()
+        assert set(ended) <= {200, 503, 429}
 
     # -- what may happen to the store
 
@@ -421,6 +480,14 @@ def disk_full(world: World) -> Generator[None]:
             resource.prlimit(process, resource.RLIMIT_FSIZE, limit)
 
 
+@contextmanager
+def without_temporary_folder(world: World) -> Generator[None]:
+    """The system cleans the temporary folder up."""
+    for each in world.temporary.iterdir():
+        shutil.rmtree(each)
+    yield
+
+
 def backup(world: World) -> None:
     """A copy of the store, as the documentation makes one."""
     source = sqlite3.connect(world.store)
@@ -428,6 +495,21 @@ def backup(world: World) -> None:
     source.backup(target)
     source.close()
     target.close()
+
+
+def until_recorded(world: World) -> None:
+    """Until the gateway's own record would tell the backup from the store after `kill -9`.
+
+    It is written every 10 seconds; SECURITY.md names this limit.
+    """
+    before = read_mark(world.folder / "backup.db")
+    assert before is not None
+
+    def newer() -> bool:
+        files = (world.home / "stores").glob("*.json")
+        return any((known := read_record(file)) and known.synced > before.synced for file in files)
+
+    wait_for(newer, "a record of the store")
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:

@@ -69,6 +69,15 @@ async def test_no_request_within_the_limits_holds_the_event_loop() -> None:
         assert each["work"] < LONGEST_STEP, (name, each["work"], status, text)
 
 
+async def test_no_error_of_a_provider_holds_the_event_loop() -> None:
+    found = await measured("errors")
+    assert len(found) > 20
+    for name, each in found.items():
+        assert each["said"], name
+        assert each["key"] not in each["said"], name
+        assert each["work"] < LONGEST_STEP, (name, each["work"])
+
+
 @pytest.mark.parametrize(
     ("work", "expected"),
     [((100, 200, 400), 1.0), ((100, 400, 1600), 2.0), ((50, 50, 50), 0.0)],

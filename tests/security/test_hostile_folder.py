@@ -6,6 +6,7 @@ them imports from the folder leaves its mark all the same.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "keys create": ("ci",),
     "keys rotate": ("ci",),
     "keys revoke": ("ci",),
+    "keys set": ("ci", "--requests-per-minute", "5"),
+    "requests show": ("some-id",),
+    "requests stop": ("some-id",),
+    "targets down": ("evil/m",),
+    "targets up": ("evil/m",),
     "mcp tools": ("poisoned-server",),
     "mcp call": ("poisoned-server", "tool"),
     "mcp sample-test": ("poisoned-server", "tool"),
@@ -71,6 +77,20 @@ for name, use in {"open": penstock.open, "ask": lambda: penstock.ask("Hi")}.item
         found[f"penstock.{name}"] = [2, "", str(error)]
 print(json.dumps(found))
 """
+SERVER = """\
+#!/usr/bin/env python
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("tides")
+
+@server.tool()
+def tide(place: str = "here") -> str:
+    return f"high {place}"
+
+server.run("stdio")
+"""
+TYPED = ("python server.py", "python ./server.py", f"{sys.executable} server.py", "./server.py")
+"""Commands that name a file of the folder, and no module and no program of it."""
 RUNPY = (
     "collections",
     "contextlib",
@@ -124,6 +144,22 @@ def run(
         timeout=120,
         check=False,
     )
+
+
+def run_penstock(
+    hostile: HostileFolder, *words: str, path: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `penstock` as a program; PATH begins with the working folder, then has this Python."""
+    found = path or os.pathsep.join((".", "", str(Path(sys.executable).parent), os.defpath))
+    code = "from penstock.cli import main\nmain()"
+    return run(hostile, "-P", "-c", code, *words, env={"PATH": found})
+
+
+def add_server(hostile: HostileFolder) -> None:
+    """A harmless MCP server in the hostile folder."""
+    server = hostile.path / "server.py"
+    server.write_text(SERVER)
+    server.chmod(0o755)
 
 
 def run_all(
@@ -206,6 +242,48 @@ def test_the_installer_runs_nothing_from_the_folder(
     assert (finished.returncode, finished.stderr) == (0, "installing tokenizers (1 of 1)\n")
     assert hostile.used == []
     assert port_and_requests[1] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        *((("mcp", "tools", command), "tide") for command in TYPED),
+        (("mcp", "call", TYPED[0], "tide", '{"place": "there"}'), "high there"),
+        (("mcp", "sample-test", TYPED[0], "tide", "--config", "../own.toml"), "high here"),
+    ],
+)
+def test_a_server_that_is_named_runs_and_imports_nothing_beside_it(
+    hostile: HostileFolder, words: tuple[str, ...], said: str
+) -> None:
+    add_server(hostile)
+    (hostile.path / "../own.toml").write_text(
+        '[providers.fake]\n[models.default]\ntargets = ["fake/echo"]\n'
+    )
+    finished = run_penstock(hostile, *words)
+    assert (finished.returncode, hostile.used) == (0, []), finished.stderr
+    assert said in finished.stdout
+
+
+@pytest.mark.parametrize("command", ["tools", "call", "sample-test"])
+def test_a_server_is_no_program_of_the_folder(hostile: HostileFolder, command: str) -> None:
+    more = () if command == "tools" else ("tool",)
+    options = ("--config", "../own.toml") if command == "sample-test" else ()
+    (hostile.path / "../own.toml").write_text("[providers.embedded]\n")
+    server = "poisoned-server --quiet"
+    finished = run_penstock(hostile, "mcp", command, server, *more, *options, path=".::bin")
+    assert (finished.returncode, hostile.used) == (1, [])
+    assert "there is no program poisoned-server on PATH" in finished.stderr
+
+
+def test_a_server_with_the_safe_path_switched_off_is_the_users_choice(
+    hostile: HostileFolder,
+) -> None:
+    """The control, and the remedy of the documentation for a server of several files."""
+    add_server(hostile)
+    for command in ("env -u PYTHONSAFEPATH python server.py", "./poisoned-server"):
+        run_penstock(hostile, "mcp", "tools", command)
+    assert "poisoned-server" in hostile.used
+    assert any(name.startswith("hostile.") for name in hostile.used)
 
 
 def test_as_a_module_only_python_itself_looks_into_the_folder(hostile: HostileFolder) -> None:

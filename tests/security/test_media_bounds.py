@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import struct
 from collections.abc import Callable
 from random import Random
@@ -16,6 +17,7 @@ from PIL import Image as Pictures
 from penstock.contract.messages import Audio, Image
 from penstock.tokens import pictures, sounds
 from penstock.tokens.media import all_sizes, longest, most_image_tokens, patches
+from penstock.tokens.steps import Steps
 from tests.support.sound import wav
 
 LARGEST = 8000
@@ -196,6 +198,50 @@ def flac(frames: int) -> bytes:
     return told + (head + bytes([check]) + bytes(8)) * frames
 
 
+def aac(frames: int, rate: int = 4, blocks: int = 1) -> bytes:
+    """Frames of ADTS at 44.1 kHz with nearly nothing in them, each 23 ms long."""
+    head = bytes([0xFF, 0xF1, 0x40 | rate << 2, 0x80, 0x01, 0x1F, 0xFC | blocks - 1])
+    return (head + b"\0") * frames
+
+
+def test_an_aac_counts_by_its_frames() -> None:
+    # Four minutes in 80 kB; at the lowest rate of speech that would be one.
+    assert seconds(aac(10_000), "audio/aac") == 233
+    assert seconds(aac(10_000, rate=12, blocks=4), "audio/aac") == 5573
+    # Neither another name, nor a tag, nor rubbish before them hides the frames.
+    assert seconds(aac(10_000), "audio/wav") == 233
+    assert seconds(b"ID3\4\0\0\0\0\0\0" + aac(10_000), "audio/mpeg") == 233
+    assert seconds(b"\xff\xf1" + bytes(8) + aac(10_000), "audio/aac") in {233, 234}
+    assert seconds(b"\xff\xf1\xff\xff" + bytes(10_000), "audio/aac") == 11
+
+
+def test_an_amr_counts_by_its_frames() -> None:
+    assert seconds(b"#!AMR\n" + (b"\x3c" + bytes(31)) * 1000, "audio/amr") == 20
+    assert seconds(b"#!AMR-WB\n" + (b"\x44" + bytes(60)) * 1000, "audio/amr-wb") == 20
+    # A frame without data has one byte.
+    assert seconds(b"#!AMR\n" + b"\x7c" * 15_000, "audio/amr") == 300
+    assert seconds(b"#!AMR-WB\n" + b"\x7c" * 15_000, "audio/wav") == 300
+    # Several channels, and what nobody has written: 20 ms for each byte.
+    assert seconds(b"#!AMR_MC1.0\n" + bytes(988), "audio/amr") == 20
+
+
+@pytest.mark.parametrize(
+    ("rate", "samples", "block", "channels", "bits"),
+    [
+        (2**32 - 1, 2**32 - 1, 65_535, 65_535, 65_535),
+        (2**32 - 1, 2**31, 65_535, 2, 16),
+        (2**32 - 1, 44_100, 65_535, 65_535, 64),
+        (2**32 - 1, 44_100, 65_535, 2, 65_535),
+    ],
+)
+def test_a_wav_with_an_absurd_header_counts_by_its_size(
+    rate: int, samples: int, block: int, channels: int, bits: int
+) -> None:
+    data = bytearray(wav(3.0))
+    data[22:36] = struct.pack("<HIIHH", channels, samples, rate, block, bits)
+    assert seconds(bytes(data)) == math.ceil(len(data) / 1500)
+
+
 def test_a_flac_counts_by_its_frames() -> None:
     # An hour of silence in 500 kB, of which the header says nothing.
     assert seconds(flac(100), "audio/flac") == 10
@@ -210,25 +256,43 @@ def test_a_flac_counts_by_its_frames() -> None:
         b"\xff\xfb\x10\xc4" * 300_000,
         b"fLaC" + b"\xff\xf8" * 300_000,
         b"RIFF\0\0\0\0WAVE" + (b"JUNK" + bytes(4)) * 200_000,
-        b"ID3\4\0\0\x7f\x7f\x7f\x7f" + bytes(1_000_000),
+        b"\xff\xf1\x50\x80\x01\x1f\xfc\0" * 200_000,
+        b"#!AMR\n" + b"\x7c" * 500_000,
     ],
-    ids=["pages", "empty packets", "mp3 frames", "flac frames", "chunks", "a tag"],
+    ids=["pages", "empty packets", "mp3 frames", "flac frames", "chunks", "aac", "amr"],
 )
-def test_a_hostile_sound_takes_a_bounded_number_of_steps(
-    data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sounds, "_MOST_STEPS", 1000)
-    monkeypatch.setattr(sounds, "_MOST_PACKETS", 1000)
-    few = sounds.most_seconds(data)
-    monkeypatch.undo()
-    full = sounds.most_seconds(data)
+def test_a_hostile_sound_takes_a_bounded_number_of_steps(data: bytes) -> None:
+    steps = Steps(1000)
+    few, full = sounds.most_seconds(data, steps), sounds.most_seconds(data)
+    assert steps.left <= 0
     assert few is not None
     assert full is not None
     # What is left over counts at the lowest rate: no walk finds much more, and most find less.
     assert few >= full * 0.99
 
 
-@given(st.sampled_from([b"RIFF\0\0\0\0WAVE", b"\xff\xfb", b"fLaC", b"OggS", b"ID3"]), st.binary())
+def test_the_media_of_a_request_share_their_steps() -> None:
+    steps = Steps(10_000)
+    small = Image(data=base64.b64encode(MADE["png"]).decode())
+    hostile = Image(data=base64.b64encode(b"\xff\xd8" + b"\xff\xfe\0\2" * 9_999).decode())
+    assert max(all_sizes(small, steps)) == (300, 200)
+    assert all_sizes(hostile, steps) == {(LARGEST, LARGEST)}
+    assert steps.left <= 0
+    # From here on nothing is walked through: the largest that there is, at no cost.
+    assert all_sizes(small, steps) == {(LARGEST, LARGEST)}
+    silent = base64.b64encode(aac(10)).decode()
+    assert longest(Audio(data=silent, mime_type="audio/aac"), steps) >= 1
+
+
+@given(
+    st.sampled_from(
+        [
+            *(b"RIFF\0\0\0\0WAVE", b"\xff\xfb", b"fLaC", b"OggS", b"ID3"),
+            *(b"\xff\xf1", b"#!AMR\n", b"#!AMR-WB\n", b"#!AMR_MC1.0\n"),
+        ]
+    ),
+    st.binary(),
+)
 def test_no_bytes_break_a_measurement(start: bytes, rest: bytes) -> None:
     found = sounds.most_seconds(start + rest)
     assert found is not None

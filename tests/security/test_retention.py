@@ -16,32 +16,48 @@ import logging
 import os
 import sqlite3
 import tracemalloc
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from penstock.config.settings import Config
+from penstock.contract.errors import PenstockError
+from penstock.contract.messages import Audio
 from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
+from penstock.mcp.connections import MOST_KNOWN
+from penstock.mcp.host.queue import ApprovalQueue
+from penstock.server.admin.api import BASE
+from penstock.server.admin.api import endpoints as admin_endpoints
+from penstock.server.process.peers import Siblings
+from penstock.server.typed_endpoints import Nothing
 from penstock.telemetry.exporters.logs import log_to
+from penstock.telemetry.feed import Feed
+from penstock.telemetry.recent import RecentRequests
 from penstock.tokens.upper import upper
 from tests.security.long_texts import event_variants, variants
+from tests.security.retained import BODIES, MCP_RESULTS, MCP_SERVER, MESSAGES
 from tests.support.keyed import ADMIN, bearer
 from tests.support.raw import Peer, RawServer, settle, whole
+from tests.support.sound import wav
 from tests.support.wire.anthropic import Anthropic
 from tests.support.wire.bedrock import Bedrock
-from tests.support.wire.dialect import WireDialect
+from tests.support.wire.dialect import TranscribingDialect, WireDialect
 from tests.support.wire.gemini import Gemini
 from tests.support.wire.ollama import Ollama
 from tests.support.wire.openai_chat import OpenAIChat
 from tests.support.wire.openai_responses import OpenAIResponses
 from tests.support.wire.scenario import Call, Failure, FailureKind, Scenario
-from tests.support.wire.seen import Seen
+from tests.support.wire.seen import Seen, SeenEmbedding
 from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway
+from tests.unit.server.sampling_support import SOCKET
 
 SEARCHING = os.environ.get("HYPOTHESIS_PROFILE") == "search"
 TIMES = 100 if SEARCHING else 1
@@ -52,6 +68,9 @@ LONG_HEADER = "x" * 30_000
 KEPT_BYTES = 100_000
 RECORD_BYTES = 4_000
 """Memory that so many requests may leave behind: each its record, and nothing of its text."""
+OPEN_CONNECTION_BYTES = 3 * len(LONG)
+SERVER_BYTES = 40_000
+"""What a connection to an MCP server keeps while it is open, and each server that is remembered."""
 AT_ONCE = 50
 """Rows that are measured together: what they may leave behind is less than one long text."""
 LOGGED_CHARACTERS = 12_000
@@ -80,110 +99,14 @@ PROVIDER_HEADERS = (
     *("x-amzn-requestid", "x-amzn-errortype", "x-amz-retry-after", "openai-model", "set-cookie"),
 )
 
-TOOL = {"name": "look", "description": "Looks", "parameters": {"type": "object"}}
-SCHEMA = {"name": "fits", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}
-TURN = {"role": "user", "content": "Hi"}
-CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-MCP_SERVER = {
-    "type": "mcp",
-    "server_label": "docs",
-    "server_url": "https://mcp.example.com/mcp",
-    "headers": {"x-team": "a"},
-    "allowed_tools": ["search"],
-    "require_approval": "never",
-}
-BODIES: Mapping[str, Any] = {
-    CHAT: {
-        "model": "openai-chat/m",
-        "messages": [
-            {"role": "system", "content": "Be brief"},
-            {**TURN, "name": "ann"},
-            {"role": "assistant", "content": "Yes", "tool_calls": [CALL]},
-            {"role": "tool", "tool_call_id": "c1", "content": "high"},
-            {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
-        ],
-        "max_tokens": 10,
-        "tools": [{"type": "function", "function": TOOL}],
-        "tool_choice": {"type": "function", "function": {"name": "look"}},
-        "stop": ["END"],
-        "metadata": {"session_id": "s1"},
-        "user": "u1",
-        "safety_identifier": "u1",
-        "prompt_cache_key": "p1",
-        "service_tier": "auto",
-        "reasoning_effort": "low",
-        "response_format": {"type": "json_schema", "json_schema": SCHEMA},
-    },
-    f"{CHAT}?mcp": {
-        "model": "openai-chat/m",
-        "messages": [TURN],
-        "max_tokens": 10,
-        "tools": [MCP_SERVER],
-    },
-    "/v1/responses": {
-        "model": "openai-responses/m",
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
-            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "c1", "output": "high"},
-        ],
-        "instructions": "Be brief",
-        "tools": [{"type": "function", **TOOL}],
-        "tool_choice": {"type": "function", "name": "look"},
-        "metadata": {"session_id": "s1"},
-        "user": "u1",
-        "previous_response_id": None,
-        "prompt_cache_key": "p1",
-        "text": {"format": {"type": "json_schema", **SCHEMA}},
-        "truncation": "disabled",
-    },
-    "/v1/messages": {
-        "model": "anthropic/m",
-        "system": "Be brief",
-        "messages": [
-            TURN,
-            {
-                "role": "assistant",
-                "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"a": "b"}}],
-            },
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "high"}],
-            },
-        ],
-        "max_tokens": 10,
-        "tools": [{"name": "look", "description": "Looks", "input_schema": {"type": "object"}}],
-        "tool_choice": {"type": "tool", "name": "look"},
-        "stop_sequences": ["END"],
-        "metadata": {"user_id": "u1"},
-    },
-    "/v1/messages/count_tokens": {"model": "openai-chat/m", "messages": [TURN]},
-    "/v1/embeddings": {"model": "openai-chat/m", "input": ["Hi"], "user": "u1"},
-    "/v1/sampling/createMessage": {
-        "model": "openai-chat/m",
-        "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],
-        "maxTokens": 5,
-        "systemPrompt": "Be brief",
-        "stopSequences": ["END"],
-        "modelPreferences": {"hints": [{"name": "mini"}], "costPriority": 0.5},
-        "metadata": {"session_id": "s1"},
-        "tools": [{"name": "look", "description": "Looks", "inputSchema": {"type": "object"}}],
-        "_meta": {"progressToken": "t1", "io.example/x": "y"},
-    },
-    "/v1/feedback": {"request_id": "req_1", "score": 1, "source": "feedback"},
-    "/mcp": {
-        "jsonrpc": "2.0",
-        "id": "1",
-        "method": "tools/call",
-        "params": {
-            "name": "count_tokens",
-            "arguments": {"prompt": "Hi", "model": "openai-chat/m"},
-            "_meta": {"progressToken": "t1", "traceparent": "00-0", "io.example/x": "y"},
-        },
-    },
-    "/admin/v1/targets/down": {"target": "ollama/other", "reason": "tired"},
-    "/admin/v1/route": {"prompt": "Hi", "model": "openai-chat/m", "hints": ["mini"]},
-}
+MCP_CALL = Scenario(calls=(Call.of("call_1", "search", {}, 1),), stop="tool_use")
+RECORDED = b64encode(wav()).decode()
+RECORDING = "a recording"
+"""In the place of a path: the Python API."""
+NAMED_SERVER = "a server that is named"
+"""In the place of a path: a chat completion with the MCP server of this test."""
+CHECK = "/admin/v1/providers?check=true"
+WITH_BODY = ("POST", "PUT", "PATCH")
 CALLER_HEADERS = (
     *("x-request-id", "user-agent", "traceparent", "tracestate", "origin", "host", "accept"),
     *("idempotency-key", "mcp-session-id", "mcp-protocol-version", "last-event-id"),
@@ -205,6 +128,10 @@ class Row(NamedTuple):
     headers: Mapping[str, str] = {}
     upstream: bytes | None = None
     """What the provider answers; None: what it always answers."""
+    method: str = "POST"
+    """Of a request with a body."""
+    mcp: Mapping[str, Any] = MCP_RESULTS
+    """What an MCP server answers."""
 
 
 class Answer(NamedTuple):
@@ -224,10 +151,26 @@ class Site:
     answer: dict[str, bytes]
     key: str
     log: io.StringIO
+    mcp: Mapping[str, Any] = field(default_factory=lambda: MCP_RESULTS)
+    rounds: int = 0
+    servers: int = 0
 
     async def send(self, row: Row) -> Answer:
         """One request on a connection of its own, by a client that keeps nothing."""
         self.answer["next"] = row.upstream or self.answer["usual"]
+        self.mcp, self.rounds = row.mcp, 0
+        if row.path == NAMED_SERVER:
+            self.servers += 1
+            # Another address each time, because a connection is used again.
+            url = f"{self.upstream.url}/mcp/{self.servers}"
+            server = {**MCP_SERVER, "server_url": url}
+            body = json.dumps(chat_body(model="openai-chat/m", tools=[server])).encode()
+            row = row._replace(path=CHAT, body=body)
+            self.answer["next"] = self.answer["text"]
+        if row.path == SOCKET:
+            return await self._converse(row)
+        if row.path == RECORDING:
+            return await self._transcribe(row)
         headers = {
             "host": "localhost",
             **bearer(ADMIN if row.path.startswith("/admin") else self.key),
@@ -236,7 +179,7 @@ class Site:
             **row.headers,
             "connection": "close",
         }
-        method, body = ("GET", b"") if row.body is None else ("POST", row.body)
+        method, body = ("GET", b"") if row.body is None else (row.method, row.body)
         if body:
             headers["content-length"] = str(len(body))
         lines = [f"{method} {row.path} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
@@ -251,6 +194,40 @@ class Site:
             await writer.wait_closed()
         self.upstream.requests.clear()
         return Answer(int(head.split()[1]), head, said)
+
+    async def _converse(self, row: Row) -> Answer:
+        """One message over the WebSocket, and what comes back up to the end of its request."""
+        said = b""
+        headers = bearer(self.key)
+        address = f"ws://{self.gateway.host}:{self.gateway.port}{row.path}"
+        async with connect(address, additional_headers=headers, max_size=None) as connection:
+            await connection.send((row.body or b"").decode())
+            await connection.send('{"type": "ping", "id": "last"}')
+            try:
+                while b'"last"' not in said or (b'"chunk"' in said and b'"complete"' not in said):
+                    received = await connection.recv()
+                    said = received if isinstance(received, bytes) else received.encode()
+            except ConnectionClosed as error:
+                said = str(error).encode()
+        # Each message is an error's size at most: none of these requests asks for a long text.
+        return Answer(400, b"", said)
+
+    async def _transcribe(self, row: Row) -> Answer:
+        """A recording that only the Python API takes."""
+        with contextlib.suppress(PenstockError):
+            audio = Audio(data=RECORDED, mime_type="audio/wav")
+            await self.gateway.engine.transcribe(audio, model=(row.body or b"").decode())
+        return Answer(200, b"", b"")
+
+    async def play(self, peer: Peer) -> None:
+        """The provider, and at /mcp the MCP server."""
+        while (request := await peer.request()) is not None:
+            if "/mcp/" in request.line:
+                await peer.send(mcp_answer(request.body, self.mcp))
+                continue
+            self.rounds += 1
+            called = self.mcp is not MCP_RESULTS and self.rounds == 1
+            await peer.send(self.answer["call" if called else "next"])
 
     async def problems(self, rows: Sequence[Row], times: int, *, last: Row) -> list[str]:
         """What is too large of what these requests leave behind.
@@ -274,7 +251,10 @@ class Site:
         await self.send(last)
         await at_rest()
         kept = tracemalloc.get_traced_memory()[0] - before
-        if kept > KEPT_BYTES + RECORD_BYTES * len(rows) * times:
+        allowed = KEPT_BYTES + RECORD_BYTES * len(rows) * times
+        if last.path == NAMED_SERVER:
+            allowed += OPEN_CONNECTION_BYTES + SERVER_BYTES * min(len(rows) * times, MOST_KNOWN)
+        if kept > allowed:
             found.append(f"{rows[0].name}: {kept} bytes kept")
         return found
 
@@ -283,12 +263,13 @@ def config(url: str, folder: Path, key: str) -> Config:
     """Every dialect at this address, a key, and a ledger."""
     return Config.model_validate(
         {
-            "server": {"admin_key": ADMIN},
+            "server": {"admin_key": ADMIN, "mcp_servers": ["*"]},
             "storage": {"url": f"sqlite:///{folder}/ledger.db"},
             "providers": {
                 name: {"kind": name, "url": url + dialect.base_path, "auth_token": "secret"}
                 for name, dialect in DIALECTS.items()
             },
+            "limits": {"max_mcp_connections": 1, "max_mcp_connections_per_key": 1},
             "pool": {"retries": 0, "breaker_failures": 1_000_000},
             "models": {"default": {"targets": ["openai-chat/m"]}},
             "budgets": {"all": {"limit_usd": 1000.0, "hard": False}},
@@ -302,11 +283,13 @@ async def running_site(folder: Path) -> AsyncGenerator[Site]:
     """A gateway on this test's loop."""
     key, log = new_text(), io.StringIO()
     usual = whole(DIALECTS["openai-chat"].answer(ANSWER, SEEN))
-    answer = {"usual": usual, "next": usual}
+    call = whole(DIALECTS["openai-chat"].answer(MCP_CALL, SEEN))
+    text = whole(DIALECTS["openai-chat"].answer(Scenario(text=("Hello",)), SEEN))
+    answer = {"usual": usual, "next": usual, "call": call, "text": text}
+    sites: list[Site] = []
 
     async def play(peer: Peer) -> None:
-        while await peer.request():
-            await peer.send(answer["next"])
+        await sites[0].play(peer)
 
     root, handler = logging.getLogger(), log_to(log, "json")
     # Those of pytest keep every record, and with an error all that its frames hold.
@@ -315,7 +298,11 @@ async def running_site(folder: Path) -> AsyncGenerator[Site]:
         async with RawServer(play) as upstream:
             engine = Engine(config(upstream.url, folder, key), model_files=False, keep_books=True)
             async with running_gateway(engine) as gateway:
-                yield Site(gateway, upstream, answer, key, log)
+                site = Site(gateway, upstream, answer, key, log)
+                sites.append(site)
+                made = json.dumps({**BODIES["POST /admin/v1/keys"], "name": "made"}).encode()
+                assert (await site.send(Row("", "/admin/v1/keys", made))).status == 201
+                yield site
     finally:
         root.handlers[:] = theirs
         logging.getLogger("penstock").removeHandler(handler)
@@ -355,17 +342,57 @@ def provider_rows(name: str) -> Iterator[Row]:
         lines = "".join(f"{name}: {filler * 5000}\r\n" for name in PROVIDER_HEADERS)
         yield asked(f"headers of {filler}", whole(good, headers=kind + lines))
         yield asked(f"headers of {filler}, 429", whole(bad.body, status="429 X", headers=lines))
+    for each in variants(_json(dialect.models()), LONG):
+        answer = whole(each.body, headers=kind)
+        yield Row(f"{name} models {each.place}", CHECK, None, {}, answer)
+    if dialect.batch_limit is not None:
+        body = json.dumps({"model": f"{name}/m", "input": ["Hi"]}).encode()
+        for each in variants(_json(dialect.vectors(SeenEmbedding(model="m", texts=("Hi",)))), LONG):
+            answer = whole(each.body, headers=kind)
+            yield Row(f"{name} vectors {each.place}", "/v1/embeddings", body, {}, answer)
+    if isinstance(dialect, TranscribingDialect):
+        for each in variants(_json(dialect.transcript(ANSWER)), LONG):
+            answer = whole(each.body, headers=kind)
+            model = f"{name}/m".encode()
+            yield Row(f"{name} transcript {each.place}", RECORDING, model, {}, answer)
 
 
-def caller_rows(path: str) -> Iterator[Row]:
+def caller_rows(endpoint: str) -> Iterator[Row]:
     """Every text of this endpoint's body."""
-    for each in variants(BODIES[path], LONG):
-        yield Row(f"{path} {each.place}", path, each.body)
+    method, _, path = endpoint.partition(" ")
+    for each in variants(BODIES[endpoint], LONG):
+        yield Row(f"{endpoint} {each.place}", path.partition("?")[0], each.body, method=method)
+
+
+def socket_rows() -> Iterator[Row]:
+    """Every text of the messages over the WebSocket."""
+    for kind, message in MESSAGES.items():
+        for each in variants(message, LONG):
+            yield Row(f"WebSocket {kind} {each.place}", SOCKET, each.body)
+
+
+def mcp_rows() -> Iterator[Row]:
+    """Every text of an MCP server that a request names."""
+    for each in variants(MCP_RESULTS, LONG):
+        yield Row(f"MCP server {each.place}", NAMED_SERVER, b"{}", mcp=_json(each.body))
+
+
+def mcp_answer(body: bytes, results: Mapping[str, Any]) -> bytes:
+    """The answer to this message, from the results by method."""
+    message = json.loads(body)
+    if "id" not in message:
+        return whole(b"", status="202 Accepted")
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] in results:
+        answer["result"] = results[message["method"]]
+    else:
+        answer["error"] = {"code": -32601, "message": "there is no such method"}
+    return whole(json.dumps(answer).encode(), headers="content-type: application/json\r\n")
 
 
 def head_rows() -> Iterator[Row]:
     """Headers, paths and queries."""
-    body = json.dumps(BODIES["/v1/sampling/createMessage"]).encode()
+    body = json.dumps(BODIES["POST /v1/sampling/createMessage"]).encode()
     for header in CALLER_HEADERS:
         for path in ("/v1/sampling/createMessage", "/mcp"):
             yield Row(f"header {header}", path, body, {header: LONG_HEADER})
@@ -381,7 +408,27 @@ GROUPS: Mapping[str, Callable[[], Iterator[Row]]] = {
     **{f"provider-{name}": partial(provider_rows, name) for name in DIALECTS},
     **{f"caller-{path}": partial(caller_rows, path) for path in BODIES},
     "caller-heads": head_rows,
+    "caller-socket": socket_rows,
+    "mcp-server": mcp_rows,
 }
+
+
+async def test_each_endpoint_with_a_body_is_in_the_list(tmp_path: Path) -> None:
+    """A new one has to be added to `BODIES`."""
+    async with running_site(tmp_path) as site:
+        routes = site.gateway.app.routes
+        keyring = site.gateway.gate.keys
+    taken = {
+        f"{method} {path}" for method, path in routes if method in WITH_BODY and "*" not in path
+    }
+    prefixes = {path for method, path in routes if method in WITH_BODY and "*" in path}
+    assert prefixes == {f"{BASE}/*"}
+    known = admin_endpoints(RecentRequests(), Feed(), keyring, Siblings(), ApprovalQueue())
+    for each in known:
+        if each.body is not Nothing:
+            filled = each.template.replace("{name}", "made").replace("{id}", "some-id")
+            taken.add(f"{each.method} {filled}")
+    assert {each.partition("?")[0] for each in BODIES} == taken
 
 
 @pytest.mark.hypothesis  # so that `make fuzz` runs it, too
@@ -426,10 +473,10 @@ async def at_rest() -> None:
 
 
 def plain_rows(rows: Sequence[Row]) -> Iterator[Row]:
-    """A request without a long text for each endpoint of these rows."""
-    for path in dict.fromkeys(row.path for row in rows):
-        if path in BODIES:
-            yield Row(path, path, json.dumps(BODIES[path]).encode())
+    """A request for each endpoint of these rows, without a long text where there is a body."""
+    for row in {(row.method, row.path): row for row in rows}.values():
+        body = BODIES.get(f"{row.method} {row.path}")
+        yield row if body is None else row._replace(body=json.dumps(body).encode(), upstream=None)
 
 
 def stored_problems(folder: Path) -> Iterator[str]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from penstock.cli.app import run
@@ -19,6 +20,22 @@ SHAPES = {
     "/v1/messages": ("error", "type"),
     "/v1/sampling/createMessage": ("error", "data"),
     "/mcp": ("error", "data"),
+}
+BODIES: dict[str, object] = {
+    "/v1/chat/completions": stores.BODY,
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 100},
+    "/v1/embeddings": {"model": "up/m", "input": "Hi"},
+    "/v1/messages": {"model": "default", **stores.BODY},
+    "/v1/sampling/createMessage": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],
+        "maxTokens": 100,
+    },
+    "/mcp": {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "generate", "arguments": {"prompt": "Hi", "max_tokens": 100}},
+    },
 }
 WORDS = ("storage_unavailable", "overloaded_error")
 
@@ -139,6 +156,41 @@ def test_a_locked_ledger_is_told_by_ready_and_holds_nothing_else_up(running: Wor
         world.until_all_say(503)
         listed = world.client.get(f"{world.url}/v1/models", headers=bearer(world.key))
         assert listed.status_code == 200
+    world.serves()
+
+
+def test_a_request_under_a_long_lock_is_refused_with_a_pause(running: World) -> None:
+    """The gateway waits 30 s for the lock, and then no longer; every endpoint says so."""
+    world = running
+    answers: dict[str, httpx.Response] = {}
+
+    def ask(path: str) -> None:
+        answers[path] = world.ask(world.key, path, BODIES[path])
+
+    asking = [threading.Thread(target=ask, args=(path,)) for path in BODIES]
+    with stores.locked(world):
+        world.until_all_say(503)
+        asked = world.upstream.asked
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join()
+        again = world.ask(world.key)
+        assert world.upstream.asked == asked
+    # A tool says so in its result.
+    result = answers.pop("/mcp")
+    assert result.status_code == 200
+    assert '"isError":true' in result.text
+    assert "the reason is in its log" in result.text
+    assert str(world.home) not in result.text
+    for path, answer in {**answers, "again": again}.items():
+        assert (answer.status_code, answer.headers.get("retry-after")) == (503, "5"), answer.text
+        outer, inner = SHAPES.get(path, SHAPES[stores.CHAT])
+        said = answer.json()[outer][inner]
+        assert (said["reason"] if isinstance(said, dict) else said) in WORDS
+        assert str(world.home) not in answer.text
+    assert again.elapsed.total_seconds() < 10
+    assert f"{world.store} is locked" in world.log.read_text()
     world.serves()
 
 

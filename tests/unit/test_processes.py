@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.mcp.stdio import over_stdio
 from penstock.runtime import child_processes, search_paths
 
 PACKAGE = Path(penstock.__file__).parent
@@ -30,6 +31,8 @@ STARTERS = {
 }
 MODULES = {"subprocess", "multiprocessing", "pty", "runpy", "webbrowser"}
 PREFIXES = ("exec", "spawn", "posix_spawn")
+OF_THE_MCP_SDK = {"StdioServerParameters", "stdio_client"}
+"""Calls by which the MCP SDK starts a server."""
 
 
 def starts(tree: ast.AST) -> Iterator[int]:
@@ -47,6 +50,8 @@ def starts(tree: ast.AST) -> Iterator[int]:
                 used = name in STARTERS or name.startswith(PREFIXES)
             case ast.Attribute(value=ast.Name(id="shutil"), attr=name):
                 used = name == "which"
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                used = name in OF_THE_MCP_SDK
             case ast.Attribute(attr=name):
                 used = name in STARTERS - {"system"}
             case _:
@@ -56,12 +61,13 @@ def starts(tree: ast.AST) -> Iterator[int]:
 
 
 def test_one_module_starts_all_processes() -> None:
+    """And one gives the MCP SDK what it starts a process with."""
     found = {
         str(file.relative_to(PACKAGE)): lines
         for file in PACKAGE.rglob("*.py")
         if (lines := list(starts(ast.parse(file.read_text()))))
     }
-    assert set(found) == {"processes.py"}, found
+    assert set(found) == {"runtime/child_processes.py", "mcp/stdio.py"}, found
 
 
 @pytest.mark.parametrize(
@@ -76,6 +82,9 @@ def test_one_module_starts_all_processes() -> None:
         "from concurrent.futures import ProcessPoolExecutor",
         "loop.subprocess_exec(f)",
         "import shutil\nshutil.which('uv')",
+        "from mcp import StdioServerParameters\nStdioServerParameters(command='x')",
+        "import mcp\nmcp.StdioServerParameters(command='x')",
+        "from mcp.client.stdio import stdio_client\nstdio_client(x)",
     ],
 )
 def test_the_check_sees_every_way(code: str) -> None:
@@ -119,6 +128,29 @@ def test_relative_entries_leave_the_environment(
     assert child_processes.find_program(str(tool)) == str(tool)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert child_processes.find_program("tool") == str(tool)
+
+
+def test_a_server_of_a_command_line_takes_nothing_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (tmp_path / "work", tmp_path / "bin"):
+        place.mkdir()
+        (place / "server").write_text("#!/bin/sh\n")
+        (place / "server").chmod(0o755)
+    (tmp_path / "work" / "notes").write_text("")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("PATH", f"::.:{tmp_path}/bin")
+    found = over_stdio(["server", "./one", "--two"])
+    assert (found.command, found.args) == (f"{tmp_path}/bin/server", ["./one", "--two"])
+    assert found.env == {"PATH": f"{tmp_path}/bin", "PYTHONSAFEPATH": "1"}
+    assert over_stdio(["./server"]).command == f"{tmp_path}/work/server"
+    assert over_stdio(["../bin/server"]).command == f"{tmp_path}/bin/server"
+    for word in ("notes", "./notes", "./nothing", "nothing", ".", ""):
+        with pytest.raises(FileNotFoundError, match=r"no program|not a program"):
+            over_stdio([word])
+    # The SDK passes PATH on unless another one is given.
+    monkeypatch.setenv("PATH", ".")
+    assert over_stdio(["./server"]).env == {"PATH": os.defpath, "PYTHONSAFEPATH": "1"}
 
 
 def test_a_command_leaves_the_working_folder(

@@ -76,7 +76,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert "penstock" in imported
     assert HEAVY & set(imported) == set()
     ours = {name for name in imported if name.startswith("penstock.")}
-    assert {name.split(".")[1] for name in ours} == {"_startup", "_version", "contract"}
+    assert {name.split(".")[1] for name in ours} == {"_version", "contract", "runtime"}
 
 
 def test_opening_an_engine_imports_no_http_client_and_no_model() -> None:

@@ -29,7 +29,7 @@ from penstock.contract.ports import RankedTarget, Target
 from penstock.contract.requests import Caller
 from penstock.telemetry.records import AttemptRecord
 from penstock.tokens import measure_request
-from penstock.tokens.size import is_long
+from penstock.tokens.size import measured
 
 _RETRY_S, _TEND_EVERY = 1.0, 30
 _LONGEST_TAG, _MOST_TAGS = 128, 16
@@ -175,7 +175,7 @@ class Books:
                     'url = "sqlite:///penstock.db"'
                 )
             if self._closed:
-                raise PenstockError("this engine is closed, and its ledger with it: open anew")
+                raise PenstockError("this engine and its ledger are closed: open a new engine")
             if self._opening is None:
                 self._opening = asyncio.create_task(self._open(self._open_ledger))
             # One attempt for all that wait: a locked file may take half a minute.
@@ -252,7 +252,7 @@ class Books:
         if not self._tight:
             # While no budget applies, a rough bound does, which takes no time on long prompts.
             with contextlib.suppress(BudgetExceeded):
-                candidates = self._candidates(request, ranked, rough=True)
+                candidates = await self._bounded(request, ranked, rough=True)
                 hold = await ledger.reserve(request_id, candidates, key=caller.key, tags=tags)
                 self._tight = bool(hold.postings)
                 return Held(self, ledger, hold, candidates)
@@ -292,7 +292,7 @@ class Books:
         if not self.prices.prepared(targets):
             await self._prepare(targets)
         costs = await self._bounded(request, targets)
-        contents = await asyncio.to_thread(measure_request, request)
+        contents = await measured(request, lambda: measure_request(request))
         judged = await self.verdicts(request, targets, caller)
         found: list[TargetEstimate] = []
         for place, (target, worst) in enumerate(costs):
@@ -388,27 +388,12 @@ class Books:
             await ledger.aclose()
 
     async def _bounded(
-        self, request: AnyRequest, ranked: Sequence[Target]
-    ) -> list[tuple[Target, int | None]]:
-        if not is_long(request):
-            return self._candidates(request, ranked)
-        # In a thread, for each megabyte takes most of a tenth of a second.
-        able = self._able_of(ranked)
-        costs = await asyncio.to_thread(worst_cases, request, able, self.prices)
-        return self._costed_of(ranked, costs)
-
-    def _candidates(
         self, request: AnyRequest, ranked: Sequence[Target], *, rough: bool = False
     ) -> list[tuple[Target, int | None]]:
-        costs = worst_cases(request, self._able_of(ranked), self.prices, rough=rough)
-        return self._costed_of(ranked, costs)
-
-    def _able_of(self, ranked: Sequence[Target]) -> list[tuple[Target, Capabilities]]:
-        return [(target, self._abilities(target)) for target in ranked]
-
-    def _costed_of(
-        self, ranked: Sequence[Target], costs: list[int | None]
-    ) -> list[tuple[Target, int | None]]:
+        able = [(target, self._abilities(target)) for target in ranked]
+        costs = await measured(
+            request, lambda: worst_cases(request, able, self.prices, rough=rough)
+        )
         if self._at_once > 1:
             costs = [None if most is None else most * self._at_once for most in costs]
         return list(zip(ranked, costs, strict=True))

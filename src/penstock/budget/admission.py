@@ -132,8 +132,8 @@ def refusal_reason(
     """Why a hard budget refuses a call, and what to do; `asked` None: no price is known."""
     if asked is None:
         return (
-            f"nobody knows what {target} costs, and budget {budget.name!r} is hard: give its price "
-            "in penstock.toml, or one for all such targets in [prices] default"
+            f"no price for {target}; the hard budget {budget.name!r} requires one: give it in "
+            "penstock.toml, or one for all such targets in [prices] default"
         )
     left = max(0, remaining)
     said = (

@@ -16,11 +16,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 import traceback
 
 import typer
 
-from penstock.cli.ui.terminal import visible
+from penstock.cli.ui.terminal import folded, visible
 from penstock.contract.errors import (
     ConfigurationError,
     InvalidRequest,
@@ -58,7 +59,8 @@ def report(error: Exception) -> int:
         first, *more = error.message.split("\n")
         say_error(first + (":" if more else ""))
         for line in more:
-            print(f"  {visible(line)}", file=sys.stderr, flush=True)
+            shown = textwrap.indent(folded(visible(line), "  ", margin=2), "  ")
+            print(shown, file=sys.stderr, flush=True)
         return WRONG
     if isinstance(error, PenstockError):
         say_error(error.message)
@@ -90,7 +92,7 @@ def wrong(option: str, message: str) -> InvalidRequest:
 
 def _say(message: str) -> None:
     # A provider's own words may hold line breaks, and worse.
-    print(visible(" ".join(message.split())), file=sys.stderr, flush=True)
+    print(folded(visible(" ".join(message.split())), "  "), file=sys.stderr, flush=True)
 
 
 def _usage(error: typer.TyperException) -> str:

@@ -21,7 +21,7 @@ class KeyBudgetConfig(Section):
 
 
 class KeyConfig(Section):
-    """Who may call the gateway; without any key it serves this machine only, and asks nobody."""
+    """Who may call the gateway; without keys it serves this machine only, and requires none."""
 
     hash: str = Field(
         pattern=r"^sha256:[0-9a-f]{64}$",

@@ -9,15 +9,16 @@ import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from pydantic import ValidationError
 
 from penstock.config import trust, untrusted
+from penstock.config.explain import explain, explain_syntax, place_of
 from penstock.config.lines import Lines
-from penstock.config.names import no_such_setting
+from penstock.config.partial import without
 from penstock.config.settings import Config, PriceConfig, home
 from penstock.config.trust import ConfigFile, UntrustedFile
 from penstock.contract.errors import ConfigurationError
@@ -26,40 +27,6 @@ from penstock.providers.registry import KINDS, callable_names, unknown_kind
 
 FILE_NAME = "penstock.toml"
 _Place: TypeAlias = tuple[str | int, ...]
-_OF_OPEN_VALUES = {
-    "bool_parsing",
-    "bool_type",
-    "finite_number",
-    "float_parsing",
-    "float_type",
-    "greater_than",
-    "greater_than_equal",
-    "int_from_float",
-    "int_parsing",
-    "int_type",
-    "less_than",
-    "less_than_equal",
-    "literal_error",
-}
-_WANTED = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "decimal_parsing": "a number",
-    "decimal_type": "a number",
-    "dict_type": "a table",
-    "float_parsing": "a number",
-    "float_type": "a number",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "model_type": "a table",
-    "string_type": "a text in quotes",
-    "tuple_type": "a list",
-}
-"""By pydantic's name of a mistake: what a setting must be, in TOML's words."""
-_LINE = re.compile(r"at line (\d+), column \d+")
-_MOST_TOLD = 60
 _DEEPEST = 32
 """Levels of tables and lists; the settings have six."""
 _MOST_NEEDS = 8
@@ -177,25 +144,12 @@ def _document(text: str, name: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except ValueError as error:
-        remedy = _backslash_remedy(text, str(error)) or "correct that line"
-        raise ConfigurationError(f"{name} is not TOML: {error}; {remedy}") from error
+        raise ConfigurationError(f"{name} is not TOML: {explain_syntax(text, error)}") from error
     except RecursionError:
         document = None
     if document is None or _is_deep(document):
         raise ConfigurationError(f"{name}: it is nested too deeply")
     return document
-
-
-def _backslash_remedy(text: str, message: str) -> str | None:
-    """What to do about a Windows path in double quotes, where a backslash begins an escape."""
-    at = _LINE.search(message)
-    if at is None:
-        return None
-    line = text.splitlines()[int(at[1]) - 1]
-    quoted = next((part for part in line.split('"')[1::2] if "\\" in part), None)
-    if quoted is None:
-        return None
-    return f"in double quotes a backslash begins an escape: write '{quoted}' in single quotes"
 
 
 def _is_deep(document: dict[str, Any]) -> bool:
@@ -217,51 +171,67 @@ def _config(document: dict[str, Any], text: str, name: str) -> Config:
     missing: list[_Found] = []
     written: dict[_Place, str] = {}
     filled = _fill(document, (), missing, written)
-    _refuse(missing, lines, name)
+    unset = {path for path, _ in missing}
+    problems, dirty = list(missing), set(unset)
     try:
         config = Config.model_validate(filled)
     except ValidationError as error:
-        _refuse(list(_misfits(error, written)), lines, name)
-        raise
+        problems += [each for each in _misfits(error, written) if each[0] not in unset]
+        places = [item["loc"] for item in error.errors(include_url=False, include_context=False)]
+        dirty.update(places)
+        config = _validated(filled, places)
+        if not problems:
+            raise
+    if config is None:
+        raise _refused(problems, lines, name)
     whole = _with_default_model(config)
     whole.written.update(written)
-    found = chain(
-        _unknown_names(config),
-        _misplaced_prices(config),
-        _idle_budgets(config),
-        _wrong_keys(whole),
-    )
-    _refuse(list(found), lines, name)
+    # Tables with a wrong value are shown with that alone.
+    skipped = {path[:2] for path in dirty}
+    problems += [each for each in _inconsistencies(config, whole) if each[0][:2] not in skipped]
+    if problems:
+        raise _refused(problems, lines, name)
     return whole
 
 
-def _refuse(found: Sequence[_Found], lines: Lines, name: str) -> None:
-    """Raise ConfigurationError with the first of the problems, if there are any.
+def _validated(document: Mapping[str, Any], places: Iterable[_Place]) -> Config | None:
+    """The configuration without what is wrong, to look for further problems."""
+    rest = without(document, places)
+    try:
+        return None if rest is None else Config.model_validate(rest)
+    except ValidationError:
+        return None
 
-    One problem is one line; several are a line each, in the order of the file.
-    """
-    if not found:
-        return
+
+def _inconsistencies(config: Config, whole: Config) -> Iterator[_Found]:
+    """What does not fit together, of values that each fit their settings."""
+    yield from _unknown_names(config)
+    yield from _misplaced_prices(config)
+    yield from _idle_budgets(config)
+    yield from _wrong_keys(whole)
+
+
+def _refused(found: Sequence[_Found], lines: Lines, name: str) -> ConfigurationError:
+    """The first of the problems: one in one line, several in a line each, in the file's order."""
     if len(found) == 1:
         ((path, say),) = found
-        raise ConfigurationError(f"{name}, {_place(lines, path)}: {say()}") from None
+        return ConfigurationError(f"{name}, {_place(lines, path)}: {say()}")
     inside = sorted(found, key=lambda each: lines.line_of(each[0]) or sys.maxsize)
     listed = [f"{_place(lines, path)}: {say()}" for path, say in inside[:_MOST_LISTED]]
     if len(found) > _MOST_LISTED:
         listed.append(f"and {len(found) - _MOST_LISTED} more")
-    raise ConfigurationError("\n".join([f"{name} has {len(found)} problems", *listed])) from None
+    return ConfigurationError("\n".join([f"{name} has {len(found)} problems", *listed]))
 
 
 def _misfits(error: ValidationError, written: Mapping[_Place, str]) -> Iterator[_Found]:
     """What does not fit its setting."""
-    found = error.errors(include_url=False, include_context=False)
+    found = error.errors(include_url=False)
     # Of a list whose items are wrong, pydantic also says that it is too short without them.
     within = {item["loc"][:-1] for item in found}
     for item in found:
         if item["loc"] not in within:
-            path, kind = _named(item["loc"]), item["type"]
             value = written.get(item["loc"], item["input"])
-            yield path, partial(_explain, item["loc"], item["msg"], kind, value)
+            yield place_of(item["loc"]), partial(explain, item, value)
 
 
 def _unknown_names(config: Config) -> Iterator[_Found]:
@@ -281,7 +251,7 @@ def _unknown_names(config: Config) -> Iterator[_Found]:
     provider, _, model = embedder.partition("/")
     if embedder != MODEL and embedder not in config.models:
         if not model:
-            said = f"{embedder!r} is no embedder; write {MODEL!r}, provider/model or a model"
+            said = f"{embedder!r} is not an embedder; write {MODEL!r}, provider/model or a model"
             yield ("routing", "embedder"), said.__str__
         elif provider not in known:
             yield ("routing", "embedder"), partial(unknown_kind, provider, known)
@@ -398,46 +368,6 @@ def _variable(match: re.Match[str], path: _Place, missing: list[_Found]) -> str:
         missing.append((path, said.__str__))
         return ""
     return default
-
-
-def _told(kind: str, value: object) -> str:
-    """The value of a choice or a number, as the file says it; other values may be secrets."""
-    if kind not in _OF_OPEN_VALUES or not isinstance(value, str | int | float):
-        return ""
-    try:
-        said = repr(value).lower() if isinstance(value, bool) else repr(value)
-    except ValueError:
-        # Python reads hexadecimal numbers that it refuses to write.
-        return ""
-    return f" (it is {said if len(said) <= _MOST_TOLD else said[:_MOST_TOLD] + '...'})"
-
-
-def _named(path: _Place) -> _Place:
-    """The place of a value, or of a name that is wrong itself."""
-    return path[:-1] if path[-1] == "[key]" else path
-
-
-def _explain(path: _Place, message: str, kind: str, value: object) -> str:
-    if kind == "extra_forbidden":
-        return no_such_setting(path) + _told(kind, value)
-    if path[-1] == "[key]":
-        message = "a name may hold no slash and no space"
-        if path[0] == "keys":
-            message = "a key's name has up to 64 letters, digits, dots, dashes and underscores"
-    elif path[0] == "keys" and path[-1] == "hash":
-        message = "write sha256: and 64 hexadecimal digits, as `penstock keys hash` prints them"
-    elif path[0] == "models" and kind == "string_pattern_mismatch":
-        message = "a target is written provider/model"
-    elif path == ("storage", "url") and kind == "string_pattern_mismatch":
-        message = "a database is written sqlite:/// and a path, such as sqlite:///penstock.db"
-    elif path[-1] == "url" and kind == "string_pattern_mismatch":
-        message = "an address begins with http:// or https://"
-    elif kind == "missing":
-        message = "is missing"
-    elif kind in _WANTED:
-        message = f"must be {_WANTED[kind]}"
-    message = message.removeprefix("Value error, ")
-    return f"{message[:1].lower()}{message[1:]}{_told(kind, value)}"
 
 
 def _place(lines: Lines, path: Sequence[str | int]) -> str:

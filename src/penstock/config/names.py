@@ -10,6 +10,8 @@ from typing import Any
 from penstock.config.settings import Config
 from penstock.contract.checks.schema_names import names_in
 
+_MOST_LISTED = 10
+
 
 def no_such_setting(path: Sequence[str | int]) -> str:
     """What is wrong with a name that no setting has, and which it might have been."""
@@ -17,8 +19,13 @@ def no_such_setting(path: Sequence[str | int]) -> str:
     near = difflib.get_close_matches(name, there, 1)
     if near:
         return f"there is no such setting; did you mean {near[0]}?"
-    known = f"there are {', '.join(sorted(there))}; " if there else ""
+    known = f"there are {_listed(sorted(there))}; " if there else ""
     return f"there is no such setting; {known}`penstock init` explains them all"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_LISTED
+    return ", ".join([*names[:_MOST_LISTED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def names_at(path: Sequence[str | int]) -> list[str]:

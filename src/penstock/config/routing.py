@@ -100,7 +100,7 @@ class RoutingConfig(Section):
     def _index_that_can_be_made(self) -> RoutingConfig:
         if self.index != "pgvector":
             if self.index_url is not None:
-                raise ValueError('index_url is of no use without index = "pgvector": give both')
+                raise ValueError('index_url requires index = "pgvector"')
             return self
         if self.index_url is None:
             raise ValueError('index = "pgvector" takes index_url: give postgresql://...')

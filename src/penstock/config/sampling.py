@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_serializer, field_validator
 
 from penstock.config.keys import KeyBudgetConfig
 from penstock.config.values import Seconds, Section
 
 ANY = "*"
 _SERVER = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if not _SERVER.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is not a valid server name: give 1 to 64 letters, digits, dots, "
+                'dashes and underscores, a letter or digit first, or "*"'
+            )
 
 
 class SamplingServerConfig(Section):
@@ -85,8 +95,56 @@ class SamplingServerConfig(Section):
     )
 
 
+class ContextServerConfig(Section):
+    """An MCP server whose resources `includeContext` attaches."""
+
+    url: str = Field(pattern=r"^https?://", description="Its address.")
+    http_headers: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Headers of every call, such as its credentials.",
+    )
+    keys: tuple[str, ...] = Field(
+        default=(),
+        description="Names of the keys whose requests may have its resources; for them it is "
+        "`thisServer`. Default: all callers.",
+    )
+
+    @field_serializer("http_headers")
+    def _without_values(self, headers: dict[str, str]) -> dict[str, str]:
+        # A dump is written to logs.
+        return dict.fromkeys(headers, "**********")
+
+
+class ContextConfig(Section):
+    """What `includeContext` attaches at the endpoints for sampling and in the Python API."""
+
+    servers: dict[str, ContextServerConfig] = Field(
+        default_factory=dict,
+        description="MCP servers by name. Without any, a request with `includeContext` is refused.",
+        examples=[{"docs": {"url": "https://docs.example.com/mcp"}}],
+    )
+    max_resources: int = Field(default=20, ge=1, description="Most resources of each server.")
+    max_characters: int = Field(
+        default=100_000,
+        ge=1,
+        description="Most characters of all servers together; each gets the same share.",
+    )
+    timeout_s: Seconds = Field(
+        default=5.0, description="How long the resources of a server may take; then it is an error."
+    )
+
+    @field_validator("servers")
+    @classmethod
+    def _named(cls, servers: dict[str, ContextServerConfig]) -> dict[str, ContextServerConfig]:
+        _check_names(name for name in servers if name != ANY)
+        if ANY in servers:
+            raise ValueError('"*" is no server: give it a name')
+        return servers
+
+
 class SamplingConfig(Section):
-    """Who approves sampling requests: those of MCP servers, and those at the doors for sampling."""
+    """Who approves sampling requests: those of MCP servers, and those at the sampling endpoints."""
 
     approval: Literal["always", "policy", "ask", "never"] = Field(
         default="policy",
@@ -95,14 +153,16 @@ class SamplingConfig(Section):
         "time, at the gateway through the admin API. `never`: all are refused.",
     )
     approval_timeout_s: Seconds = Field(
-        default=300.0, description="How long somebody may take to decide; silence is a no."
+        default=300.0,
+        description="How long a decision may take; without one the request is denied.",
     )
     max_waiting: int = Field(
         default=100, ge=1, description="Most requests that wait for a decision; more are refused."
     )
     review_answers: bool = Field(
         default=True,
-        description="Whether somebody who is asked also sees an answer before the MCP server does.",
+        description="Whether the person who decides also sees an answer before the MCP server "
+        "does.",
     )
     servers: dict[str, SamplingServerConfig] = Field(
         default_factory=dict,
@@ -110,15 +170,16 @@ class SamplingConfig(Section):
         examples=[{"docs": {"max_tokens": 1000}}],
     )
 
+    context: ContextConfig = Field(
+        default_factory=ContextConfig,
+        description="MCP servers whose resources `includeContext` attaches.",
+        examples=[{"servers": {"docs": {"url": "https://docs.example.com/mcp"}}}],
+    )
+
     @field_validator("servers")
     @classmethod
     def _named(cls, servers: dict[str, SamplingServerConfig]) -> dict[str, SamplingServerConfig]:
-        for name in servers:
-            if not _SERVER.fullmatch(name):
-                raise ValueError(
-                    f"{name!r} is no name for a server: give 1 to 64 letters, digits, dots, dashes "
-                    'and underscores, a letter or digit first, or "*"'
-                )
+        _check_names(servers)
         if ANY in servers and servers[ANY].budget is not None:
             raise ValueError('the rule "*" cannot have a budget: give one to each server')
         return servers

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from penstock.config.values import Seconds, Section
+from penstock.config.values import FilePath, Seconds, Section
 
 SHORTEST_ADMIN_KEY = 16
 
@@ -41,7 +41,7 @@ class ServerConfig(Section):
     )
     grace_s: Seconds = Field(
         default=10.0,
-        description="How long running requests may go on when the gateway is told to stop.",
+        description="How long running requests may go on when the gateway stops.",
     )
     drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default_factory=_drain_s,
@@ -50,13 +50,13 @@ class ServerConfig(Section):
         "which is 5 in the container image.",
         examples=[5.0],
     )
-    tls_certificate: str | None = Field(
+    tls_certificate: FilePath | None = Field(
         default=None,
         description="PEM file of the certificate, and of those that lead to its authority; with it "
-        "the gateway speaks HTTPS. It is read anew when it changes.",
+        "the gateway speaks HTTPS. It is read again when it changes.",
         examples=["/etc/penstock/tls.crt"],
     )
-    tls_key: str | None = Field(
+    tls_key: FilePath | None = Field(
         default=None,
         description="PEM file of the certificate's key, when that is not in the same file.",
         examples=["/etc/penstock/tls.key"],
@@ -89,6 +89,13 @@ class ServerConfig(Section):
         "repeated requests, in a file next to the ledger. 0: the header is ignored and nothing is "
         "stored.",
     )
+    mcp_resume_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=0.0,
+        description="How long a legacy MCP client that lost its connection to `/mcp` may come back "
+        "for the rest of an answer, with `Last-Event-ID`. The call goes on meanwhile and is paid; "
+        "its events are kept in a file next to the ledger. 0: a lost connection cancels the call.",
+        examples=[60.0],
+    )
     keep_error_text: bool = Field(
         default=True,
         description="Whether the record of a request keeps what a provider said about a failure, "
@@ -102,15 +109,15 @@ class ServerConfig(Section):
     )
     admin_key: SecretStr | None = Field(
         default=None,
-        description="The key for `/admin`, which opens no other door but `/metrics` and `/ready`. "
-        "Without it nobody gets into `/admin`.",
+        description="The key for `/admin`, which opens no other endpoint but `/metrics` and "
+        "`/ready`. Without it the admin API is disabled.",
         examples=["${PENSTOCK_ADMIN_KEY}"],
     )
 
     @model_validator(mode="after")
     def _pair(self) -> ServerConfig:
         if self.tls_key is not None and self.tls_certificate is None:
-            raise ValueError("tls_key is of no use without tls_certificate: give both")
+            raise ValueError("tls_key requires tls_certificate")
         return self
 
     @field_validator("admin_key")

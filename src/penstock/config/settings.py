@@ -18,7 +18,17 @@ from penstock.config.routing import RoutingConfig
 from penstock.config.sampling import SamplingConfig
 from penstock.config.server import LimitsConfig, ServerConfig
 from penstock.config.telemetry import TelemetryConfig
-from penstock.config.values import KeyName, Name, Seconds, Section, TargetName, Usd, Zone
+from penstock.config.values import (
+    DatabaseURL,
+    FilePath,
+    KeyName,
+    Name,
+    Seconds,
+    Section,
+    TargetName,
+    Usd,
+    Zone,
+)
 
 DEFAULT_STORAGE = "sqlite:///penstock.db"
 
@@ -43,7 +53,7 @@ class ProviderConfig(Section):
         repr=False,  # a key may stand here too
         description="Further headers for every call.",
     )
-    model_path: str | None = Field(
+    model_path: FilePath | None = Field(
         default=None,
         description="`embedded` only: a GGUF file of your own instead of the bundled model.",
     )
@@ -114,7 +124,14 @@ class ModelConfig(Section):
         default="ordered",
         description="How the targets are ranked that can serve a request, can be asked and match "
         "its hints equally well: as they are written; by what is learnt of their answers and the "
-        "request's priorities; by expected cost; or by expected time.",
+        "request's priorities; by expected cost; or by expected time. A request with priorities "
+        "orders the targets of an `ordered` model by them, see `priorities`.",
+    )
+    priorities: Literal["on", "off"] = Field(
+        default="on",
+        description="Whether a request's `costPriority`, `speedPriority` and "
+        "`intelligencePriority` decide the order of the targets where `routing` is `ordered` or "
+        "`learned`. `off`: they are not used, and the route's reason says so.",
     )
     max_tokens: int | None = Field(
         default=None,
@@ -122,6 +139,13 @@ class ModelConfig(Section):
         le=2**31 - 1,
         description="The limit of an answer where a call in Python gives none. Without it: 4096, "
         "or what the targets can do if that is less; no default where nothing is known of them.",
+    )
+    adapt: Literal["adapt", "refuse"] = Field(
+        default="adapt",
+        description="What becomes of an advisory option that a target lacks, such as a temperature "
+        "or a reasoning level, in requests of endpoints and of MCP servers. `adapt`: the nearest "
+        "value is sent, or none. `refuse`: the request is refused. The header `x-penstock-adapt` "
+        "of a request goes first.",
     )
     sticky: bool = Field(
         default=False,
@@ -166,10 +190,10 @@ class PoolConfig(Section):
         "asked while another target can answer; a longer pause ends after this time.",
     )
     breaker_failures: int = Field(
-        default=5, ge=1, description="Failures in a row after which a target is left alone."
+        default=5, ge=1, description="Failures in a row after which the circuit breaker opens."
     )
     breaker_cooldown_s: Seconds = Field(
-        default=60.0, description="How long it is left alone before one request tries it."
+        default=60.0, description="How long it stays open before one request tries the target."
     )
     breaker_half_open_successes: int = Field(
         default=3, ge=1, description="Successes in a row after which it is trusted again."
@@ -183,8 +207,8 @@ class PoolConfig(Section):
         default=None,
         gt=0,
         lt=1,
-        description="A target that is slower than this share of its last calls gets company: the "
-        "next one is asked too, and the first answer counts. Default: never.",
+        description="A target that is slower than this share of its last calls gets a "
+        "second request, to the next one; the first answer counts. Default: never.",
     )
     mid_stream: Literal["continue", "restart_only", "error"] = Field(
         default="continue",
@@ -240,7 +264,7 @@ class PoolConfig(Section):
         description="Most bytes of an answer, streamed or not, for each token of its limit, beyond "
         "32 MiB for what tokens do not count. The two limits above hold as well.",
     )
-    ca_file: str | None = Field(
+    ca_file: FilePath | None = Field(
         default=None,
         description="PEM file of certificate authorities to trust instead of the system's.",
     )
@@ -249,9 +273,8 @@ class PoolConfig(Section):
 class StorageConfig(Section):
     """Where what must not be lost is kept."""
 
-    url: str | None = Field(
+    url: DatabaseURL | None = Field(
         default=None,
-        pattern=r"^sqlite:///.+$",
         description="The database of the ledger. A relative path is below PENSTOCK_HOME. The "
         "gateway and the command line keep one in any case; a program does when this or a budget "
         "is written. Default: `sqlite:///penstock.db`.",
@@ -277,7 +300,7 @@ class StorageConfig(Section):
 
 
 class BudgetConfig(Section):
-    """What may be spent, by whom, and how often that begins anew."""
+    """What may be spent, by whom, and how often that resets."""
 
     limit_usd: Usd = Field(description="US dollars a period.")
     period: Literal["hour", "day", "week", "month", "forever"] = Field(

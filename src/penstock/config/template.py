@@ -78,7 +78,7 @@ _BUDGETS = """\
 """
 
 _KEYS = """\
-# Who may call the gateway. Without any key it serves this machine only, and asks nobody. The
+# Who may call the gateway. Without any key it serves this machine only, and requires no key. The
 # command `penstock keys create` makes keys without this file; those below are for deployments whose
 # keys come with the file: `penstock keys hash` makes a key and prints what to write here.
 #[keys.ci]

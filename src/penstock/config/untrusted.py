@@ -188,7 +188,9 @@ def _local(path: Path, _value: str, document: Document) -> bool:
 
 
 def _local_target(path: Path, _value: str, document: Document) -> bool:
-    return _stays_here(document, str(path[3]).partition("/")[0])
+    # The file may have any value where a table is expected, so the name may be missing.
+    target = path[3] if len(path) > 3 else ""
+    return _stays_here(document, str(target).partition("/")[0])
 
 
 def _no_model_file(_path: Path, value: str, document: Document) -> bool:
@@ -262,11 +264,12 @@ HARMLESS = frozenset(
     {
         *(("server", name) for name in ("port", "log", "workers", "grace_s", "drain_s")),
         *(("server", name) for name in ("idempotency_ttl_s", "keep_error_text", "audit_days")),
+        ("server", "mcp_resume_s"),
         *(
             ("providers", "*", name)
             for name in ("kind", "threads", "context", "max_concurrent", "api_version", "region")
         ),
-        *(("models", "*", name) for name in ("routing", "sticky")),
+        *(("models", "*", name) for name in ("routing", "priorities", "sticky")),
         ("storage", "synchronous"),
         *(("telemetry", name) for name in ("service_name", "sample_ratio")),
         *(("routing", name) for name in ("explore", "trust", "isolate_keys", "index", "seed")),

@@ -31,10 +31,27 @@ def _known_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone: give one such as Europe/Berlin") from None
+        raise ValueError(f"{name!r} is not a time zone: give one such as Europe/Berlin") from None
     return name
 
 
+def _without_escapes(path: str) -> str:
+    found = next((each for each in path if each in _ESCAPES), None)
+    if found is not None:
+        meant = "".join(_ESCAPES.get(each, each) for each in path)
+        raise ValueError(
+            f"in double quotes {_ESCAPES[found]} is a control character: write '{meant}' in "
+            "single quotes"
+        )
+    return path
+
+
+_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+"""What TOML makes of the backslashes of a Windows path, and how they were written."""
+FilePath = Annotated[str, AfterValidator(_without_escapes)]
+DatabaseURL = Annotated[
+    str, AfterValidator(_without_escapes), StringConstraints(pattern=r"^sqlite:///.+$")
+]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 TargetName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]

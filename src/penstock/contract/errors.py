@@ -28,6 +28,10 @@ Each error carries `provider`, `model`, `status` (the provider's HTTP status), `
 call may succeed later on the same target), `retry_after` (the pause in seconds that the provider
 asks for, if it does) and `request_id`; `__cause__` holds the lower-level error. `reason` is the
 word that the host of an MCP client gives for its refusal, and None elsewhere.
+
+`metadata` is what is known of the request when it failed: `request_id`, `attempts`, `latency_ms`,
+`usage` (tokens), `tool_rounds`, `cost_nanos` and more; `metadata.to_dict()` has them as JSON. It is
+None when the error came before there was a request.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from penstock.contract.checks.lengths import MESSAGE, PROBLEM, cut
+from penstock.contract.metadata import ErrorMetadata
 
 MOST_PROBLEMS = 100
 """An error lists at most so many problems of one request."""
@@ -163,6 +168,7 @@ class PenstockError(Exception):
         self.retry_after = retry_after
         self.request_id = request_id
         self.reason: str | None = None
+        self.metadata: ErrorMetadata | None = None
 
     def __str__(self) -> str:
         """The message, with advice for callers of the Python API."""
@@ -174,16 +180,32 @@ class PenstockError(Exception):
         provider: str | None = None,
         model: str | None = None,
         request_id: str | None = None,
+        metadata: ErrorMetadata | None = None,
     ) -> PenstockError:
         """Fill in what is still unknown about the failure's place, and return the same error."""
         self.provider = self.provider or provider
         self.model = self.model or model
         self.request_id = self.request_id or request_id
+        self.metadata = self.metadata or metadata
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled by state: a subclass's own arguments would not fit `cls(*args)`."""
         return _revive, (type(self), self.args, self.__dict__)
+
+
+def attach_metadata(error: BaseException, metadata: ErrorMetadata) -> None:
+    """Set what is known of the request that this error ended, in place of what it had.
+
+    A cancellation carries it to the RequestCancelled that is raised in its place.
+    """
+    error.__dict__["metadata"] = metadata
+
+
+def attached_metadata(error: BaseException | None) -> ErrorMetadata | None:
+    """What `attach_metadata` has set."""
+    found = None if error is None else error.__dict__.get("metadata")
+    return found if isinstance(found, ErrorMetadata) else None
 
 
 def _revive(
@@ -377,11 +399,14 @@ class AllTargetsFailed(PenstockError):
         provider: str | None = None,
         model: str | None = None,
         request_id: str | None = None,
+        metadata: ErrorMetadata | None = None,
     ) -> PenstockError:
         """The attempts belong to the same request, each to its own provider and model."""
         for error in self.attempts:
             error.located(request_id=request_id)
-        return super().located(provider=provider, model=model, request_id=request_id)
+        return super().located(
+            provider=provider, model=model, request_id=request_id, metadata=metadata
+        )
 
 
 class RequestCancelled(PenstockError):

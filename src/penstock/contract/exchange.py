@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.checks.lengths import NAME, cut
 from penstock.contract.checks.spelling import NameSuggesting
 from penstock.contract.mcp.sampling import (
@@ -74,6 +75,9 @@ class SamplingRequest(
     metadata: JSONObject = msgspec.field(default_factory=dict[str, Any])
     timeout: float | None = None
     ignore_invalid_options: bool = False
+    adapt: AdaptMode = "refuse"
+    """What becomes of advisory options that a target lacks: the nearest value is sent or none
+    ("adapt"), or the request is refused. `ignore_invalid_options` goes further."""
     meta: JSONObject | None = None
     """The `_meta` of an MCP request: a progress token, a protocol version, whatever came."""
 
@@ -128,6 +132,8 @@ class Reply(msgspec.Struct, frozen=True):
     """What the answer said beyond this, for a caller who speaks the same dialect."""
     stop_detail: str | None = None
     """See `Metadata.stop_detail`."""
+    stop_sequence: str | None = None
+    """The stop sequence that ended the answer, where that is known."""
 
     def __post_init__(self) -> None:
         """Cut the names that the provider chose: they are kept, logged and sent as headers."""
@@ -150,6 +156,8 @@ class Result(Serializable, frozen=True, dict=True):
     extra: Extra | None = None
     """What the provider's whole answer said beyond this, if the request came with an `Extra` of its
     dialect."""
+    stop_sequence: str | None = None
+    """The stop sequence that ended the answer, where that is known."""
 
     @property
     def text(self) -> str:
@@ -213,7 +221,7 @@ class Result(Serializable, frozen=True, dict=True):
 
     def to_dict(self) -> JSONObject:
         """The answer as JSON: its text, its parts in MCP's form, and its metadata as numbers."""
-        return {
+        document: JSONObject = {
             "role": self.role,
             "text": self.text,
             "content": list(msgspec.to_builtins(self.content)),
@@ -221,6 +229,9 @@ class Result(Serializable, frozen=True, dict=True):
             "stop_reason": self.stop_reason,
             "metadata": self.metadata.to_dict(),
         }
+        if self.stop_sequence is not None:
+            document["stop_sequence"] = self.stop_sequence
+        return document
 
     def to_mcp(self, *, extras: bool = False, single: bool = False) -> JSONObject:
         """The result of `sampling/createMessage`: `role`, `content`, `model` and `stopReason`.

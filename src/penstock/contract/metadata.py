@@ -85,6 +85,9 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
     embedding_dims: int | None = None
     cost_nanos: int | None = None
     dropped_options: tuple[str, ...] = ()
+    adapted: tuple[str, ...] = ()
+    """The options that the target did not get as they were, each as `option=what took its place`:
+    a value, `omitted` or `emulated`."""
     continued_by: str | None = None
     """The target that finished the answer after the stream of another one broke."""
     stop_detail: str | None = None
@@ -124,6 +127,7 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
                 "cost_usd": self.cost_usd,
                 "cost_nanos": self.cost_nanos,
                 "dropped_options": list(self.dropped_options) or None,
+                "adapted": list(self.adapted) or None,
                 "continued_by": self.continued_by,
                 "stop_detail": self.stop_detail,
                 "max_tokens": self.max_tokens,
@@ -137,6 +141,50 @@ class Metadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
         if facts.pop("cost_nanos", None) is not None and self.cost_nanos is not None:
             facts["cost_usd"] = nanos_to_text(self.cost_nanos)
         return {key: _text(value) for key, value in facts.items()}
+
+
+class ErrorMetadata(Serializable, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a request that failed; `usage` and `cost_nanos` are what it took so far."""
+
+    request_id: str
+    latency_ms: int
+    provider: str | None = None
+    """The target of the last attempt, with `model`; None when no target was asked."""
+    model: str | None = None
+    first_token_ms: int | None = None
+    attempts: int = 0
+    api_calls: int = 0
+    """Calls of providers. A generator with tools makes at least one for each round."""
+    tool_rounds: int = 0
+    usage: Usage = Usage()
+    cost_nanos: int | None = None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost for people; sums of money are kept in integer nano-dollars (`cost_nanos`)."""
+        return None if self.cost_nanos is None else self.cost_nanos / 1e9
+
+    def to_dict(self) -> JSONObject:
+        """Every known fact under the key that it has in `Metadata.to_dict`."""
+        return known(
+            {
+                "provider": self.provider,
+                "model": self.model,
+                "request_id": self.request_id,
+                "latency_ms": self.latency_ms,
+                "first_token_ms": self.first_token_ms,
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "total_tokens": self.usage.total_tokens,
+                "cached_input_tokens": self.usage.cached_input_tokens,
+                "reasoning_tokens": self.usage.reasoning_tokens,
+                "api_calls": self.api_calls,
+                "tool_rounds": self.tool_rounds,
+                "attempts": self.attempts,
+                "cost_usd": self.cost_usd,
+                "cost_nanos": self.cost_nanos,
+            }
+        )
 
 
 def _text(value: object) -> str:

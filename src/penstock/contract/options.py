@@ -11,7 +11,7 @@ import msgspec
 from penstock.contract.checks.spelling import NameSuggesting
 from penstock.contract.messages import Audio, Image, JSONObject
 
-ReasoningLevel: TypeAlias = Literal["none", "low", "med", "high"]
+ReasoningLevel: TypeAlias = Literal["none", "minimal", "low", "med", "high", "xhigh", "max"]
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
 ToolMode: TypeAlias = Literal["auto", "required", "none", "tool"]
 MCPMode: TypeAlias = Literal["auto", "native", "adapter"]
@@ -143,6 +143,12 @@ class Extra(msgspec.Struct, metaclass=NameSuggesting, frozen=True, omit_defaults
     dialect: str
     fields: JSONObject = msgspec.field(default_factory=dict[str, Any])
     optional: frozenset[str] = frozenset()
+    inner: frozenset[str] = frozenset()
+    """Those that have no place at the top of the body: only targets that name their place in
+    `Capabilities.sampling_fields` get them."""
+    placed: JSONObject = msgspec.field(default_factory=dict[str, Any])
+    """Values by their place in the body, such as `generationConfig.topP`: the caller's own options
+    in the words of the target. The pool fills it in."""
 
     def foreign_to(self, dialect: str | None) -> tuple[str, ...]:
         """The fields that a target which speaks this cannot take, and not do without."""
@@ -160,7 +166,15 @@ class ModelPreferences(msgspec.Struct, metaclass=NameSuggesting, frozen=True, om
     intelligence: float | None = None
 
 
-_PATIENCE: Mapping[ReasoningLevel, float] = {"none": 1.0, "low": 1.0, "med": 2.0, "high": 4.0}
+_PATIENCE: Mapping[ReasoningLevel, float] = {
+    "none": 1.0,
+    "minimal": 1.0,
+    "low": 1.0,
+    "med": 2.0,
+    "high": 4.0,
+    "xhigh": 4.0,
+    "max": 4.0,
+}
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -182,6 +196,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     reasoning: bool = True
     reasoning_off: bool = True
     """Whether a model that thinks can be told not to (`reasoning_level="none"`)."""
+    reasoning_levels: tuple[ReasoningLevel, ...] = ("low", "med", "high")
+    """The levels beside "none" that the API has words for, in their order."""
     min_reasoning_tokens: int | None = None
     """What `max_tokens` must exceed for the model to think, where its thinking has a budget."""
     prefill: bool = False
@@ -199,6 +215,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     transcription_prompt: bool = True
     extra_of: str | None = None
     """The dialect whose own fields it is handed as they are (`Extra`); None for none."""
+    sampling_fields: Mapping[str, str] = {}
+    """Where options without a field in `SamplingRequest`, such as `top_p`, stand in the body that
+    the model is sent: the name of the option to a path such as `generationConfig.topP`."""
     context_window: int | None = None
     max_output: int | None = None
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.contract.adaptation import Adaptation, dropped
 from penstock.contract.estimates import BudgetVerdict
 from penstock.contract.events import ProviderEvent
 from penstock.contract.exchange import (
@@ -182,9 +183,15 @@ class Attempt(msgspec.Struct, frozen=True):
 
     target: Target
     number: int
-    dropped_options: tuple[str, ...] = ()
+    adapted: tuple[Adaptation, ...] = ()
+    """The options of the request that the target did not get as they were."""
     continues: bool = False
     """Whether it continues a stream that another attempt began."""
+
+    @property
+    def dropped_options(self) -> tuple[str, ...]:
+        """The options that were left out or replaced by the nearest value."""
+        return dropped(self.adapted)
 
 
 class Try(Protocol):

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.approval import Reviewer
 from penstock.contract.checks.fields import unknown_fields, unknown_in
 from penstock.contract.checks.spelling import unknown_options
@@ -51,6 +52,7 @@ class PromptOptions(TypedDict, total=False):
     metadata: JSONObject
     timeout: float | None
     ignore_invalid_options: bool
+    adapt: AdaptMode
     meta: JSONObject | None
 
 

@@ -72,6 +72,11 @@ class Budgeting:
         """Every budget in its present period: its limit, what is used and held, what is left."""
         return await self._books.balances()
 
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether usage is recorded; without it `ledger()` raises ConfigurationError."""
+        return self._books.kept
+
     async def ledger(self) -> Ledger:
         """The ledger itself: history, export, corrections, verification."""
         return await self._books.ledger()

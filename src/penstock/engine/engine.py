@@ -14,8 +14,10 @@ import msgspec
 from penstock.budget.pricing.rates import NANOS
 from penstock.budget.reports import BudgetWarning
 from penstock.config.settings import Config
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.checks.addresses import is_public
 from penstock.contract.checks.spelling import methods_suggest_names
+from penstock.contract.context import CONTEXT_TIMEOUT_S, ContextProvider
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.exchange import (
     EmbeddingResult,
@@ -36,6 +38,7 @@ from penstock.contract.requests import (
 from penstock.contract.tools import ToolSource
 from penstock.engine.budgeting import Budgeting
 from penstock.engine.build.budget import books_of, warned
+from penstock.engine.build.context import context_of
 from penstock.engine.build.learning import learning_of, watch_learning
 from penstock.engine.build.pool import limits_of, pool_of, sampling_policy
 from penstock.engine.build.providers import transport_settings
@@ -50,6 +53,7 @@ from penstock.engine.sampling import Sampling
 from penstock.generators.content import DEFAULT_MAX_TOKENS
 from penstock.mcp.connections import ToolServers
 from penstock.mcp.host.policy import SamplingPolicy
+from penstock.pipeline.context import ContextStage
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.scope import NOBODY
 from penstock.pool.targets.health_checks import HealthChecks
@@ -128,8 +132,10 @@ class Engine(Sampling, Generators, Budgeting, Health, Estimating):
                 self._pool,
                 limits_of(config),
                 accounts=self._books,
+                context=context_of(config, self._own.tool_servers),
             ),
         )
+        self._context: ContextStage | None = None
         self._pool.states.on_change = self.hooks.happened
         self._pool.states.on_pause = self._paused
         self._watching = watch(self.hooks, self._ways)
@@ -265,6 +271,12 @@ class Engine(Sampling, Generators, Budgeting, Health, Estimating):
         """What serves this model; raises ModelNotFound with the nearest name."""
         return self._targets.resolve(model)
 
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks, in `sample` and at endpoints."""
+        config = self.config
+        known = config.models.get(model or config.default_model or "")
+        return "adapt" if known is None else known.adapt
+
     def provider(self, name: str) -> Provider:
         """The provider of this name, built when first asked for."""
         return self._own.provider(name)
@@ -273,6 +285,15 @@ class Engine(Sampling, Generators, Budgeting, Health, Estimating):
         """Put this object in the place of the configured provider of its name."""
         self._own.use(provider)
         self._targets.renew()
+
+    def use_context(self, provider: ContextProvider, *, timeout: float = CONTEXT_TIMEOUT_S) -> None:
+        """Attach what this function gives to requests that set `include_context`.
+
+        It replaces the servers of `[sampling.context]`, and may take `timeout` seconds. What it
+        raises ends the request with PromptContextFailed.
+        """
+        self._context = ContextStage(provider, timeout)
+        self._pipeline.context = self._context
 
     def background(self) -> list[ChildStatus]:
         """The engine's own work beside requests, from `async with` on: how each part of it is."""
@@ -323,6 +344,8 @@ class Engine(Sampling, Generators, Budgeting, Health, Estimating):
             lambda name: own.has_account(name, config),
         )
         heir._pipeline.continue_from(self._pipeline)
+        if self._context is not None:
+            heir._context = heir._pipeline.context = self._context
         self._watching()
         heir._watching = watch(heir.hooks, heir._ways)
         # Whoever decided hears of the end: so this one listens on until its last request has ended.

@@ -85,7 +85,7 @@ class Estimating(Teaching, ABC):
         request = asked(messages, options, self.default_max_tokens).request
         request, ranked = await self._pipeline.allowed(request, caller)
         outlook = self._ways.outlook or Outlook()
-        expected = outlook.tokens(request, [each.target for each in ranked])
+        expected = await outlook.tokens(request, [each.target for each in ranked])
         found = await self._books.estimates(request, ranked, expected, caller)
         return RequestEstimate(request.model, tuple(found))
 

@@ -24,6 +24,8 @@ from penstock.providers.registry import callable_names
 from penstock.routing.router import parse_target
 
 _MOST_LISTED = 8
+_ALIKE = 0.7
+"""How much of a name must be right for a suggestion, from 0 to 1."""
 
 
 class ProviderHealth(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -203,13 +205,16 @@ class Health(ABC):
 def _no_match(
     what: str, pattern: str, listed: Iterable[str], possible: Iterable[str]
 ) -> ConfigurationError:
-    near = difflib.get_close_matches(pattern, sorted(possible), 1)
     names = sorted(listed)
+    # What is configured is nearer than what could be.
+    near = difflib.get_close_matches(pattern, names, 1, _ALIKE) or difflib.get_close_matches(
+        pattern, sorted(possible), 1, _ALIKE
+    )
     more = ", ..." if len(names) > _MOST_LISTED else ""
     known = ", ".join(names[:_MOST_LISTED]) + more
-    hints = [f"did you mean {near[0]!r}?"] if near else []
-    if known:
-        hints.append(f"known: {known}")
+    hints = [f"known: {known}"] if known else []
     if what == "target":
         hints.append("to mark targets that were not asked for yet, mark their provider")
+    if near:
+        hints.append(f"did you mean {near[0]!r}?")
     return ConfigurationError("; ".join([f"{pattern!r} matches no {what}", *hints]))

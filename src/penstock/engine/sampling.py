@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Unpack, overload
 
+import msgspec
+
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.checks.spelling import methods_suggest_names
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.exchange import Result, SamplingRequest, TokenCount
+from penstock.contract.mcp.call_options import read_call_options
+from penstock.contract.mcp.content import Found
 from penstock.contract.mcp.sampling import MCPParams, fill_max_tokens, spelled_for_mcp
 from penstock.contract.ports import RouteDecision
 from penstock.contract.requests import (
@@ -140,13 +145,16 @@ class Sampling(ABC):
         """The answer to MCP's own params, as JSON or as the objects that it stands for.
 
         Unlike `create_message` and `SamplingRequest.from_mcp` it takes params without `maxTokens`
-        for 1000 tokens, with a DeprecationWarning. The paths of problems are spelled as in MCP.
+        for 1000 tokens, with a DeprecationWarning. `_provider` names the provider that must answer,
+        and `_timeout` is the limit in milliseconds. The paths of problems are spelled as in MCP.
+        Advisory options that the model lacks are adapted, unless `[models.NAME]` says `refuse`.
         """
-        request = self._sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
+        given = fill_max_tokens(params)
+        request, paths = self._sampled(given, model, timeout, stream=False)
         try:
             return await self.create_message(request, request_id=request_id)
         except InvalidRequest as error:
-            raise spelled_for_mcp(error) from error.__cause__
+            raise spelled_for_mcp(error, paths) from error.__cause__
 
     async def sample_stream(
         self,
@@ -157,16 +165,35 @@ class Sampling(ABC):
         request_id: str | None = None,
     ) -> StreamHandle:
         """The same as a stream."""
-        request = self._sampled(fill_max_tokens(params, stacklevel=3), model, timeout)
+        given = fill_max_tokens(params)
+        request, paths = self._sampled(given, model, timeout, stream=True)
         try:
             return await self.create_message_stream(request, request_id=request_id)
         except InvalidRequest as error:
-            raise spelled_for_mcp(error) from error.__cause__
+            raise spelled_for_mcp(error, paths) from error.__cause__
 
     def _sampled(
-        self, params: MCPParams, model: str | None, timeout: float | None
-    ) -> SamplingRequest:
-        return read_request(params, self._pipeline.limits, model=model, timeout=timeout)
+        self, params: Mapping[str, Any], model: str | None, timeout: float | None, *, stream: bool
+    ) -> tuple[SamplingRequest, Mapping[str, str]]:
+        """The request, and the paths that have another name in the params."""
+        found = Found("", params)
+        events = "read the events of sample_stream()"
+        options = read_call_options(found, timeout=timeout, stream=None, events=events)
+        if options.stream is not None and options.stream != stream:
+            here, there = ("sample_stream", "sample") if stream else ("sample", "sample_stream")
+            given = str(options.stream).lower()
+            found.add("_stream", f"is {given}, which {here}() cannot do; call {there}()")
+        limits = self._pipeline.limits
+        request = read_request(
+            params, limits, model=model, timeout=options.timeout, problems=found.problems
+        )
+        adapted = msgspec.structs.replace(request, adapt=self.adapt_mode(model))
+        return options.applied(adapted), options.paths
+
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks, in `sample` and at endpoints."""
+        del model
+        return "adapt"
 
     async def cancel_request(self, request_id: str, *, key: str | None = None) -> bool:
         """Stop a running request; False when none of this id runs.
@@ -195,7 +222,7 @@ class Sampling(ABC):
         caller: Caller | None = None,
         **options: Any,
     ) -> RouteDecision:
-        """Which targets would be tried in which order, and why; nobody is called.
+        """Which targets would be tried in which order, and why; no call is made.
 
         The request is validated as for `create_message`, but `max_tokens` may be left out: then it
         is 1000. `caller` says whose request it would be: sessions belong to a key, and with

@@ -96,4 +96,5 @@ def _invalid(tool_loop: ToolLoop, mismatch: AnswerMismatch) -> StructuredOutputI
         reason, raw=result.text, provider=result.metadata.provider, model=result.metadata.model
     )
     error.request_id = result.request_id
+    tool_loop.describe(error)
     return error

@@ -40,6 +40,7 @@ from penstock.contract.messages import (
     ToolResult,
     ToolUse,
 )
+from penstock.contract.metadata import ErrorMetadata
 from penstock.contract.options import ToolChoice, ToolDefinition
 from penstock.contract.tools import Report, RunnableTool
 from penstock.generators.answer_type import AnswerMismatch
@@ -156,6 +157,23 @@ class ToolLoop:
 
     async def run(self) -> AsyncGenerator[GeneratorDelta, None]:
         """Until the model answers without a tool; then `result` has the answer."""
+        try:
+            async with contextlib.aclosing(self._run()) as deltas:
+                async for event in deltas:
+                    yield event
+        except PenstockError as error:
+            self.describe(error)
+            raise
+
+    def describe(self, error: PenstockError) -> None:
+        """Set the metadata of an error of this run: what all rounds took."""
+        latency_ms = round((time.perf_counter() - self._started) * 1000)
+        if self._spent is not None:
+            error.metadata = _failed_after(
+                self._spent, error.metadata, latency_ms=latency_ms, tool_rounds=self._rounds
+            )
+
+    async def _run(self) -> AsyncGenerator[GeneratorDelta, None]:
         while True:
             async with contextlib.aclosing(self._round()) as deltas:
                 async for event in deltas:
@@ -347,6 +365,26 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def _failed_after(
+    earlier: Metadata, failed: ErrorMetadata | None, *, latency_ms: int, tool_rounds: int
+) -> ErrorMetadata:
+    """What a run took whose earlier requests were answered; `failed` is the one that was not."""
+    last = failed or ErrorMetadata(request_id=earlier.request_id, latency_ms=0, cost_nanos=0)
+    costs = (earlier.cost_nanos, last.cost_nanos)
+    return ErrorMetadata(
+        request_id=last.request_id,
+        latency_ms=latency_ms,
+        provider=last.provider or earlier.provider,
+        model=last.model or earlier.model,
+        first_token_ms=earlier.first_token_ms,
+        attempts=earlier.attempts + last.attempts,
+        api_calls=earlier.api_calls + last.api_calls,
+        tool_rounds=tool_rounds,
+        usage=earlier.usage + last.usage,
+        cost_nanos=None if None in costs else sum(cost or 0 for cost in costs),
+    )
+
+
 def _added(earlier: Metadata | None, later: Metadata) -> Metadata:
     """What both rounds took; the rest is that of the later one."""
     if earlier is None:
@@ -360,4 +398,5 @@ def _added(earlier: Metadata | None, later: Metadata) -> Metadata:
         attempts=earlier.attempts + later.attempts,
         cost_nanos=None if None in costs else sum(cost or 0 for cost in costs),
         dropped_options=tuple(dict.fromkeys((*earlier.dropped_options, *later.dropped_options))),
+        adapted=tuple(dict.fromkeys((*earlier.adapted, *later.adapted))),
     )

@@ -137,7 +137,7 @@ def check_name(name: str) -> None:
     """Raise ConfigurationError for a name that could not be shown or told apart."""
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name!r} is no name for a key: give 1 to 64 letters, digits, dots, dashes and "
+            f"{name!r} is not a valid key name: give 1 to 64 letters, digits, dots, dashes and "
             "underscores, a letter or digit first"
         )
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.budget.calendar import at_text
+from penstock.contract.checks.spelling import list_known
 from penstock.contract.errors import ConfigurationError
 from penstock.keys.records import Key, KeyHash
 from penstock.storage.sqlite.connect import (
@@ -191,7 +192,7 @@ def _decoded(text: str) -> Key:
         return _KEY.decode(text)
     except msgspec.DecodeError as error:
         raise ConfigurationError(
-            f"a row of gateway_keys is no key ({error}): restore the file from a backup"
+            f"a row of gateway_keys is not a key ({error}): restore the file from a backup"
         ) from error
 
 
@@ -223,8 +224,8 @@ def _existing(connection: sqlite3.Connection, name: str) -> Key:
     key = _find(connection, name)
     if key is None:
         query = "SELECT name FROM gateway_keys ORDER BY name LIMIT 20"
-        known = ", ".join(each for (each,) in connection.execute(query)) or "none"
-        raise ConfigurationError(f"there is no key {name!r}; there are: {known}")
+        known = list_known((each for (each,) in connection.execute(query)), "keys")
+        raise ConfigurationError(f"there is no key {name!r}; {known}")
     return key
 
 

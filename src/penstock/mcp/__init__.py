@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from penstock.mcp.host.policy import SamplingPolicy, ServerRule
     from penstock.mcp.host.queue import ApprovalQueue
     from penstock.mcp.host.terminal import TerminalApprover
+    from penstock.mcp.resumption.events import SqliteEvents
+    from penstock.mcp.resumption.log import EventLimits
     from penstock.mcp.streaming.chunks import Chunks
     from penstock.mcp.streaming.client import ToolChunk, ToolStream, stream_tool
     from penstock.mcp.streaming.extension import StreamingTools
+    from penstock.mcp.streaming.streams import StreamState
     from penstock.mcp.streaming.tools import streamed
+    from penstock.mcp.streaming.watching import cancel_stream, get_stream, watch_stream
     from penstock.mcp.tasks.client import TaskClient, TaskError, resume_task, run_task, start_task
     from penstock.mcp.tasks.extension import Tasks
     from penstock.mcp.tasks.records import TaskLimits
@@ -34,6 +38,7 @@ _LAZY = {
     "ContextLimits": "penstock.mcp.host.context",
     "Decision": "penstock.contract.approval",
     "Estimate": "penstock.contract.approval",
+    "EventLimits": "penstock.mcp.resumption.log",
     "Review": "penstock.contract.approval",
     "Sampling": "penstock.mcp.asking.extension",
     "SamplingCallback": "penstock.mcp.host.callback",
@@ -42,7 +47,9 @@ _LAZY = {
     "ServerRule": "penstock.mcp.host.policy",
     "Spent": "penstock.mcp.asking.state",
     "SpentInFile": "penstock.mcp.asking.state",
+    "SqliteEvents": "penstock.mcp.resumption.events",
     "SqliteTasks": "penstock.mcp.tasks.sqlite",
+    "StreamState": "penstock.mcp.streaming.streams",
     "StreamingTools": "penstock.mcp.streaming.extension",
     "TaskClient": "penstock.mcp.tasks.client",
     "TaskError": "penstock.mcp.tasks.client",
@@ -52,6 +59,8 @@ _LAZY = {
     "ToolAdapter": "penstock.mcp.tools",
     "ToolChunk": "penstock.mcp.streaming.client",
     "ToolStream": "penstock.mcp.streaming.client",
+    "cancel_stream": "penstock.mcp.streaming.watching",
+    "get_stream": "penstock.mcp.streaming.watching",
     "once": "penstock.mcp.asking.sample",
     "resume_task": "penstock.mcp.tasks.client",
     "run_task": "penstock.mcp.tasks.client",
@@ -60,6 +69,7 @@ _LAZY = {
     "start_task": "penstock.mcp.tasks.client",
     "stream_tool": "penstock.mcp.streaming.client",
     "streamed": "penstock.mcp.streaming.tools",
+    "watch_stream": "penstock.mcp.streaming.watching",
 }
 
 __all__ = [
@@ -68,6 +78,7 @@ __all__ = [
     "ContextLimits",
     "Decision",
     "Estimate",
+    "EventLimits",
     "Review",
     "Sampling",
     "SamplingCallback",
@@ -76,7 +87,9 @@ __all__ = [
     "ServerRule",
     "Spent",
     "SpentInFile",
+    "SqliteEvents",
     "SqliteTasks",
+    "StreamState",
     "StreamingTools",
     "TaskClient",
     "TaskError",
@@ -86,6 +99,8 @@ __all__ = [
     "ToolAdapter",
     "ToolChunk",
     "ToolStream",
+    "cancel_stream",
+    "get_stream",
     "once",
     "resume_task",
     "run_task",
@@ -94,6 +109,7 @@ __all__ = [
     "start_task",
     "stream_tool",
     "streamed",
+    "watch_stream",
 ]
 
 

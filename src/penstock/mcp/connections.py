@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.contract.context import ContextResource
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.options import MCPTool
 from penstock.contract.tools import ToolSource
@@ -46,6 +48,9 @@ class ToolServers:
 
         An owner shares its connections with no other.
         """
+        return self._adapter(tool, owner)
+
+    def _adapter(self, tool: MCPTool, owner: str | None) -> ToolAdapter:
         try:
             from penstock.mcp.connection_limit import ConnectionLimit
             from penstock.mcp.tools import ToolAdapter
@@ -62,6 +67,15 @@ class ToolServers:
         if len(self._adapters) > MOST_KNOWN:
             self._forgotten.add(self._adapters.pop(next(iter(self._adapters))))
         return adapter
+
+    async def resources(
+        self, server: MCPTool, *, most: int, characters: int, timeout_s: float
+    ) -> Sequence[ContextResource]:
+        """What this server has to read, within these limits; raises ToolFailed.
+
+        Raises ConfigurationError when the package mcp is missing.
+        """
+        return await self._adapter(server, None).resources(most, characters, timeout_s)
 
     async def aclose(self) -> None:
         """Close every connection."""

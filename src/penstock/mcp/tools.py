@@ -25,12 +25,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from penstock._version import __version__
+from penstock.contract.checks.lengths import PROBLEM, cut
+from penstock.contract.context import ContextResource
 from penstock.contract.errors import ToolFailed
 from penstock.contract.messages import JSONObject, ToolResult
 from penstock.contract.options import MCPTool, ToolDefinition
 from penstock.contract.tools import Report
 from penstock.mcp.connection import Connection, ServerLost
 from penstock.mcp.connection_limit import ConnectionLimit
+from penstock.mcp.host.context import ContextLimits, read_resources
 from penstock.mcp.host.options import ClientOptions
 from penstock.mcp.http import over_http
 from penstock.mcp.results import result_of
@@ -108,7 +111,7 @@ class ToolAdapter:
             async with self._listing:
                 # Others who waited here find what the first one has fetched.
                 if time.monotonic() >= self._good_until:
-                    await self._failing(self._list())
+                    return await self._failing(self._list())
         return self._listed
 
     async def call(
@@ -128,6 +131,24 @@ class ToolAdapter:
             return await client.call_tool(name, arguments, progress_callback=noted)
 
         return result_of(await self._failing(self._connection.run(call)))
+
+    async def resources(
+        self, most: int, characters: int, timeout_s: float
+    ) -> list[ContextResource]:
+        """The texts of at most so many resources; raises ToolFailed when they cannot be read."""
+        limits = ContextLimits(resources=most, characters=characters, timeout_s=timeout_s)
+
+        async def read(client: Client) -> list[ContextResource]:
+            if client.server_capabilities.resources is None:
+                return []
+            return await read_resources(self.name, client.session, limits)
+
+        try:
+            return await self._failing(self._connection.run(read, repeatable=True))
+        except TimeoutError as error:
+            raise ToolFailed(
+                f"the MCP server {self.name!r} gives no resources within {timeout_s:g} s"
+            ) from error
 
     async def aclose(self) -> None:
         """End the connection, and the server where we started it; it opens again when needed."""
@@ -152,9 +173,13 @@ class ToolAdapter:
         try:
             return await work
         except ServerLost as error:
-            raise ToolFailed(f"the MCP server {self.name!r} cannot be reached: {error}") from error
+            raise ToolFailed(
+                f"the MCP server {self.name!r} cannot be reached: {cut(str(error), PROBLEM)}"
+            ) from error
         except MCPError as error:
-            raise ToolFailed(f"the MCP server {self.name!r} refuses: {error}") from error
+            raise ToolFailed(
+                f"the MCP server {self.name!r} refuses: {cut(str(error), PROBLEM)}"
+            ) from error
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
@@ -176,15 +201,16 @@ class ToolAdapter:
             sampling_capabilities=None if sampling is None else sampling["sampling_capabilities"],
         )
 
-    async def _list(self) -> None:
+    async def _list(self) -> tuple[ServerTool, ...]:
         changes, fresh_until, found = await self._connection.run(self._fetch, repeatable=True)
-        self._listed = tuple(
+        listed = tuple(
             ServerTool(self, tool)
             for tool in found
             if self._allowed is None or tool.name in self._allowed
         )[:MOST_TOOLS]
         if changes == self._changes:
-            self._good_until = fresh_until
+            self._listed, self._good_until = listed, fresh_until
+        return listed
 
     async def _fetch(self, client: Client) -> tuple[int, float, list[mcp_types.Tool]]:
         """As of which change, until when it is good, and the tools."""
@@ -242,8 +268,17 @@ class ToolAdapter:
         self._good_until = 0.0
 
     async def _watch(self, client: Client) -> None:
-        """Listen for changes where a server tells of them only to those who ask."""
+        """Keep the list up to date while the connection lives, and no longer."""
         self._note_change()  # for this may be another server than before
+        try:
+            await self._listen(client)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._note_change()  # for nobody will hear of the next one
+            self._listed = ()
+
+    async def _listen(self, client: Client) -> None:
+        """Listen for changes where a server tells of them only to those who ask."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
@@ -251,21 +286,18 @@ class ToolAdapter:
             return  # It tells everybody; `_notice` hears it.
         clock = asyncio.get_running_loop().time
         pause_s = _SHORTEST_PAUSE_S
-        try:
-            while True:
-                began = clock()
-                with contextlib.suppress(SubscriptionLost, MCPError, TimeoutError):
-                    async with client.listen(tools_list_changed=True) as changes:
-                        # What was listed before may be another server's, or has changed meanwhile.
+        while True:
+            began = clock()
+            with contextlib.suppress(SubscriptionLost, MCPError, TimeoutError):
+                async with client.listen(tools_list_changed=True) as changes:
+                    # What was listed before may be another server's, or has changed meanwhile.
+                    self._note_change()
+                    async for _ in changes:
                         self._note_change()
-                        async for _ in changes:
-                            self._note_change()
-                if clock() - began > pause_s:
-                    pause_s = _SHORTEST_PAUSE_S
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        finally:
-            self._note_change()  # for nobody will hear of the next one
+            if clock() - began > pause_s:
+                pause_s = _SHORTEST_PAUSE_S
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 class ServerTool:

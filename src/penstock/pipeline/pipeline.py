@@ -10,6 +10,7 @@ from typing import cast
 import msgspec
 
 from penstock.contract.approval import Estimate, Reviewer
+from penstock.contract.context import ContextProvider
 from penstock.contract.errors import (
     ModelNotFound,
     PenstockError,
@@ -28,6 +29,7 @@ from penstock.contract.exchange import (
 )
 from penstock.contract.ports import Pool, RankedTarget, RouteDecision, Router, Target
 from penstock.contract.requests import Caller
+from penstock.pipeline.context import ContextStage
 from penstock.pipeline.hold import Accounts, NoAccounts
 from penstock.pipeline.limits import Limits
 from penstock.pipeline.registry import InFlight
@@ -37,6 +39,7 @@ from penstock.streaming.handle import EventBatches, StreamHandle
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.usage_counters import UsageCounters
 from penstock.tokens import estimate_request
+from penstock.tokens.size import measured
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +55,18 @@ class Pipeline:
         *,
         accounts: Accounts | None = None,
         hooks: Hooks | None = None,
+        context: ContextProvider | None = None,
     ) -> None:
-        """The stages, introduced to each other by the gateway; `hooks` hear of each request."""
+        """The stages, introduced to each other by the gateway; `hooks` hear of each request.
+
+        `context` gives what requests with `include_context` have attached; without it they are
+        refused.
+        """
         self._router = router
         self._pool = pool
         self.limits = limits
         self._accounts = accounts or NoAccounts()
+        self.context = ContextStage(context)
         self.hooks = hooks or Hooks()
         self.usage = UsageCounters()
         self.in_flight = InFlight()
@@ -72,9 +81,7 @@ class Pipeline:
     ) -> Result:
         """The whole answer at once."""
         with self._meter(request, request_id, caller) as meter:
-            request = await validated(request, self.limits)
-            if caller.review is not None:
-                request = await self._reviewed(meter, request, caller.review)
+            request = await self._prepared(meter, request, caller)
             limit = request.timeout
             ranked = await meter.within(limit, lambda: self._ranked(meter, request))
             async with meter.paying(request, ranked) as targets:
@@ -88,19 +95,19 @@ class Pipeline:
     ) -> StreamHandle:
         """The answer while it is made; returns, or raises, when the first event is there."""
         with self._meter(request, request_id, caller, stream=True) as meter:
-            request = await validated(request, self.limits)
-            if caller.review is not None:
-                request = await self._reviewed(meter, request, caller.review)
+            request = await self._prepared(meter, request, caller)
             events = self._stream(meter, request)
             first = await anext(events)
-        return StreamHandle(meter.request_id, meter.attempt, first, events)
+        return StreamHandle(
+            meter.request_id, meter.attempt, first, events, failure=lambda: meter.failure
+        )
 
     async def route(self, request: SamplingRequest, caller: Caller = NOBODY) -> RouteDecision:
         """The targets that `run` and `start` would try, in their order, with the reasons.
 
         Where budgets can be read, each target has what they would decide.
         """
-        request = await validated(request, self.limits)
+        request = await self._with_context(request, caller)
         decision = await self._router.explain(request, key=caller.key)
         try:
             verdicts = await self._accounts.verdicts(request, decision.targets, caller)
@@ -117,7 +124,7 @@ class Pipeline:
         self, request: SamplingRequest, caller: Caller = NOBODY
     ) -> tuple[SamplingRequest, Sequence[RankedTarget]]:
         """The request as it would be made, and the targets that the caller may use, ranked."""
-        request = await validated(request, self.limits)
+        request = await self._with_context(request, caller)
         decision = await self._router.explain(request, key=caller.key)
         if caller.terms is None:
             return request, decision.ranked
@@ -130,7 +137,7 @@ class Pipeline:
         with Meter(
             request, InFlight(), UsageCounters(), Hooks(), self._accounts, caller=caller
         ) as meter:
-            request = await validated(request, self.limits)
+            request = await self._with_context(request, caller)
             ranked = await meter.within(request.timeout, lambda: self._router.rank(request))
             async with meter.paying(request, ranked):
                 pass
@@ -139,7 +146,7 @@ class Pipeline:
         """The tokens that the best target would read, without an answer."""
         # Nothing is answered, and so nothing is counted among the answers, nor told.
         with Meter(request, InFlight(), UsageCounters(), Hooks(), NoAccounts()) as meter:
-            request = await validated(request, self.limits)
+            request = await self._with_context(request, caller)
             return await meter.within(request.timeout, lambda: self._count(request, caller))
 
     async def embed(
@@ -215,6 +222,24 @@ class Pipeline:
             stream=stream,
         )
 
+    async def _prepared(
+        self, meter: Meter, request: SamplingRequest, caller: Caller
+    ) -> SamplingRequest:
+        """The valid request with its context, as its reviewer has left it."""
+        limit = request.timeout
+        checked = await self.context.validated(request, self.limits)
+        if checked.include_context != "none":
+            checked = await meter.within(
+                limit, lambda: self.context.attached(checked, caller, self.limits)
+            )
+        if caller.review is not None:
+            checked = await self._reviewed(meter, checked, caller.review)
+        return checked
+
+    async def _with_context(self, request: SamplingRequest, caller: Caller) -> SamplingRequest:
+        checked = await self.context.validated(request, self.limits)
+        return await self.context.attached(checked, caller, self.limits)
+
     async def _reviewed(
         self, meter: Meter, request: SamplingRequest, review: Reviewer
     ) -> SamplingRequest:
@@ -226,7 +251,8 @@ class Pipeline:
     async def _estimate(self, request: SamplingRequest) -> Estimate:
         ranked = await self._router.rank(request)
         cost = await self._accounts.estimate(request, ranked)
-        return Estimate(estimate_request(request, ranked[0].model), cost)
+        tokens = await measured(request, lambda: estimate_request(request, ranked[0].model))
+        return Estimate(tokens, cost)
 
     async def _count(self, request: SamplingRequest, caller: Caller) -> TokenCount:
         # Nothing is answered, so no target's answers are too short for it.
@@ -239,7 +265,9 @@ class Pipeline:
         except (ModelNotFound, ProviderUnavailable):
             # A server that does not count, or cannot just now, is no reason to know nothing.
             counted = None
-        tokens = estimate_request(request, target.model) if counted is None else counted
+        tokens = counted
+        if tokens is None:
+            tokens = await measured(request, lambda: estimate_request(request, target.model))
         return TokenCount(tokens, counted is None, target.provider, target.model)
 
     async def _stream(self, meter: Meter, request: SamplingRequest) -> EventBatches:

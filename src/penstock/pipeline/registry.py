@@ -9,7 +9,14 @@ import weakref
 from concurrent.futures import Future
 from typing import TypeAlias, cast
 
-from penstock.contract.errors import InvalidRequest, Problem, RequestCancelled, shown
+from penstock.contract.errors import (
+    InvalidRequest,
+    PenstockError,
+    Problem,
+    RequestCancelled,
+    attached_metadata,
+    shown,
+)
 from penstock.streaming.handle import StreamHandle
 
 _ID = re.compile(r"[!-~]{1,128}")
@@ -50,7 +57,9 @@ def id_problem(request_id: object) -> str | None:
     """Why nobody can use this as the id of a request; None when it will do."""
     if isinstance(request_id, str) and _ID.fullmatch(request_id):
         return None
-    return f"{shown(request_id)} is no id; give 1 to 128 visible ASCII characters, no blanks"
+    return (
+        f"{shown(request_id)} is not a valid id; give 1 to 128 visible ASCII characters, no blanks"
+    )
 
 
 class InFlight:
@@ -108,8 +117,9 @@ class _Call:
         return self.stopped and self.task.uncancel() <= self.before
 
 
-def _cancelled(request_id: str) -> RequestCancelled:
-    return RequestCancelled("the request was cancelled", request_id=request_id)
+def _cancelled(request_id: str, error: BaseException | None) -> PenstockError:
+    cancelled = RequestCancelled("the request was cancelled", request_id=request_id)
+    return cancelled.located(metadata=attached_metadata(error))
 
 
 class Registered:
@@ -135,7 +145,7 @@ class Registered:
         # task by somebody else must go on unharmed. Where there is no error, somebody below has
         # swallowed the interruption; who cancelled was told that it worked.
         if ours and (error is None or isinstance(error, asyncio.CancelledError)):
-            raise _cancelled(self._identity[1]) from None
+            raise _cancelled(self._identity[1], error) from None
 
 
 class Running:

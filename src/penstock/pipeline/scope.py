@@ -8,8 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeVar
 
+from penstock.contract.adaptation import OMITTED
 from penstock.contract.checks.lengths import cut
-from penstock.contract.errors import PenstockError, ProviderTimeout
+from penstock.contract.errors import PenstockError, ProviderTimeout, attach_metadata
 from penstock.contract.exchange import (
     AnyRequest,
     EmbeddingRequest,
@@ -23,6 +24,7 @@ from penstock.contract.exchange import (
     Usage,
     Vectors,
 )
+from penstock.contract.metadata import ErrorMetadata
 from penstock.contract.ports import Attempt, Target
 from penstock.contract.requests import Caller
 from penstock.contract.terms import Admission, Terms
@@ -32,7 +34,7 @@ from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.record_builder import Trail
 from penstock.telemetry.records import Operation, RequestContent, RequestStarted
 from penstock.telemetry.usage_counters import UsageCounters
-from penstock.tokens.size import is_long
+from penstock.tokens.size import measured
 
 T = TypeVar("T")
 _OPERATIONS: dict[type, Operation] = {
@@ -45,7 +47,7 @@ NOBODY = Caller()
 
 async def _admitted(terms: Terms, request: AnyRequest, targets: Sequence[Target]) -> Admission:
     # Only the count is made in a thread: the windows of the key belong to the loop.
-    count = await asyncio.to_thread(terms.count, request, targets) if is_long(request) else None
+    count = await measured(request, lambda: terms.count(request, targets))
     return terms.admit(request, targets, count)
 
 
@@ -62,6 +64,7 @@ class Meter:
         "_started",
         "_usage",
         "attempt",
+        "failure",
         "request_id",
         "trail",
     )
@@ -91,6 +94,8 @@ class Meter:
         self._started = time.perf_counter()
         self._first_token_s: float | None = None
         self._ended = False
+        self.failure: ErrorMetadata | None = None
+        """What is known of the request, once it has failed."""
         sampling = isinstance(request, SamplingRequest)
         self.trail = Trail(
             hooks,
@@ -146,7 +151,14 @@ class Meter:
                 RequestContent(self.request_id, self._request, reply.content, self._caller.key)
             )
         metadata = self.answered(attempt, reply)
-        return Result(reply.content, metadata.model, reply.stop_reason, metadata, extra=reply.extra)
+        return Result(
+            reply.content,
+            metadata.model,
+            reply.stop_reason,
+            metadata,
+            extra=reply.extra,
+            stop_sequence=reply.stop_sequence,
+        )
 
     def answered(self, attempt: Attempt, answer: Reply | Transcript | Vectors) -> Metadata:
         """What there is to know about the call; the request has ended."""
@@ -171,8 +183,12 @@ class Meter:
         if isinstance(error, PenstockError):
             error.located(request_id=self.request_id)
         if not self._ended:
+            cost = self._accounts.cost(self.trail.attempts)
+            self.failure = self._failure(target, cost)
+            if isinstance(error, PenstockError | asyncio.CancelledError):
+                attach_metadata(error, self.failure)
             self._usage.failed(error, target, self._caller.key)
-            self._end(error, cost_nanos=self._accounts.cost(self.trail.attempts))
+            self._end(error, cost_nanos=cost)
 
     def within(self, limit_s: float | None, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """What the work gives; raises ProviderTimeout when the request's own limit runs out."""
@@ -193,6 +209,7 @@ class Meter:
         attempts = len(self.trail.attempts) or attempt.number
         vectors = answer.vectors if isinstance(answer, Vectors) else None
         said = None if isinstance(answer, Vectors) else answer
+        relaxed = tuple(f"{name}={OMITTED}" for name in said.dropped_options) if said else ()
         return Metadata(
             provider=attempt.target.provider,
             model=answer.model or attempt.target.model,
@@ -206,10 +223,27 @@ class Meter:
             response_id=said.response_id if said else None,
             response_status=said.response_status if said else None,
             dropped_options=attempt.dropped_options + (said.dropped_options if said else ()),
+            adapted=tuple(map(str, attempt.adapted)) + relaxed,
             continued_by=str(attempt.target) if attempt.continues else None,
             stop_detail=answer.stop_detail if isinstance(answer, Reply) else None,
             embedding_count=None if vectors is None else len(vectors),
             embedding_dims=None if vectors is None else len(vectors[0]),
+        )
+
+    def _failure(self, target: Target | None, cost_nanos: int | None) -> ErrorMetadata:
+        tried, first_s = self.trail.attempts, self._first_token_s
+        if tried:
+            target = Target(tried[-1].provider, tried[-1].model)
+        return ErrorMetadata(
+            request_id=self.request_id,
+            latency_ms=round(self._elapsed_s() * 1000),
+            provider=None if target is None else target.provider,
+            model=None if target is None else target.model,
+            first_token_ms=None if first_s is None else round(first_s * 1000),
+            attempts=len(tried),
+            api_calls=len(tried),
+            usage=self.trail.used or Usage(),
+            cost_nanos=cost_nanos,
         )
 
     def _used(self, told: Usage) -> Usage:

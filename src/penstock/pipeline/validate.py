@@ -127,7 +127,7 @@ def transcription_hints(language: str | None, prompt: str | None) -> Iterator[Pr
     """What is wrong with these, if anything; known before there is a recording."""
     if language is not None and not (len(language) <= NAME and _LANGUAGE.fullmatch(language)):
         yield Problem(
-            "language", f"{shown(language)} is no language's code; write one such as 'en'"
+            "language", f"{shown(language)} is not a language code; write one such as 'en'"
         )
     if prompt is not None:
         if not prompt.strip():
@@ -138,7 +138,9 @@ def transcription_hints(language: str | None, prompt: str | None) -> Iterator[Pr
 def _sound(path: str, audio: Audio) -> Iterator[Problem]:
     if essence(audio.mime_type) not in AUDIO_EXTENSIONS:
         known = ", ".join(sorted(AUDIO_EXTENSIONS))
-        yield Problem(f"{path}.mimeType", f"{audio.mime_type!r} is no known sound; known: {known}")
+        yield Problem(
+            f"{path}.mimeType", f"{audio.mime_type!r} is not a known audio type; known: {known}"
+        )
     try:
         empty = not base64.b64decode(audio.data, validate=True)
     except ValueError as error:
@@ -242,7 +244,7 @@ def _preferences(preferences: ModelPreferences) -> Iterator[Problem]:
     for name in ("cost", "speed", "intelligence"):
         value: object = getattr(preferences, name)
         if value is not None and not isinstance(value, int | float):
-            said = f"{shown(value)} is no number; give one from 0 to 1"
+            said = f"{shown(value)} is not a number; give one from 0 to 1"
             yield Problem(f"model_preferences.{name}", said)
         elif value is not None and not 0 <= value <= 1:
             yield Problem(f"model_preferences.{name}", f"{value} is not between 0 and 1")

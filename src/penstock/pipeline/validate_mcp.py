@@ -51,7 +51,7 @@ def _url(path: str, tool: MCPTool) -> Iterator[Problem]:
         return
     parts = _split(tool.url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        yield Problem(path, f"{tool.place} is no address; give one such as https://host/mcp")
+        yield Problem(path, f"{tool.place} is not an address; give one such as https://host/mcp")
     elif parts.username is not None or parts.password is not None:
         yield Problem(path, "holds a user or a password; put credentials into http_headers")
     elif not tool.allow_link_local and (reason := forbidden(parts.hostname)):
@@ -83,7 +83,7 @@ def _headers(path: str, headers: Mapping[str, str]) -> Iterator[Problem]:
             yield Problem(f"{path}.{name}", problem)
             continue
         if not _HEADER_NAME.fullmatch(name):
-            yield Problem(path, f"{name[:80]!r} is no name of a header")
+            yield Problem(path, f"{name[:80]!r} is not a header name")
             continue
         if found[name.lower()] > 1:
             yield Problem(f"{path}.{name}", "is there twice, in capitals and not; keep one")

@@ -27,9 +27,11 @@ from penstock.providers.wire.dialect import (
     TranscriptionDialect,
     WireCall,
 )
+from penstock.providers.wire.endings import check_ending, is_cut, stop_detail, stop_reason
 from penstock.providers.wire.error_text import error_of_response
 from penstock.providers.wire.json_body import read_json, write_json
-from penstock.providers.wire.stream_reader import StreamReader
+from penstock.providers.wire.stop_reasons import meaning_of
+from penstock.providers.wire.stream_reader import StreamReader, may_hold_content
 
 __all__ = [
     "Catalogue",
@@ -55,7 +57,13 @@ __all__ = [
     "Vectors",
     "WireCall",
     "bearer",
+    "check_ending",
     "error_of_response",
+    "is_cut",
+    "may_hold_content",
+    "meaning_of",
     "read_json",
+    "stop_detail",
+    "stop_reason",
     "write_json",
 ]

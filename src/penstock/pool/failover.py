@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from penstock.contract.adaptation import Adaptation
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.exchange import (
     EmbeddingRequest,
@@ -22,13 +23,14 @@ from penstock.contract.ports import Attempt, OpenStream, Provider, Target, Trail
 from penstock.pool.attempt import Asking
 from penstock.pool.backoff import RetryBudget
 from penstock.pool.continuation.stream import Continuation, MidStream
-from penstock.pool.fit import admit, admit_transcription
+from penstock.pool.fit import Fitted, admit, admit_transcription
 from penstock.pool.hedging import race
 from penstock.pool.plan import Fit, RetrySettings, Run, Ticket
 from penstock.pool.targets.states import TargetStates
 from penstock.pool.usage_check import is_possible_count
 from penstock.pool.whole_answers import fetch
 from penstock.telemetry.record_builder import unheard
+from penstock.tokens.size import measured
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
 A = TypeVar("A", Reply, Transcript, Vectors)
@@ -63,7 +65,12 @@ class FailoverPool:
             async with Asking(ticket, run.caller, heard) as asking:
                 reply = await fetch(run, ticket, asking)
                 asking.answered(reply)
-            return reply
+            # What an answer that was left at a stop sequence took is known when it has ended.
+            return (
+                reply
+                if ticket.billed is None
+                else msgspec.structs.replace(reply, usage=ticket.billed)
+            )
 
         return await self._tried(run, ask)
 
@@ -77,9 +84,12 @@ class FailoverPool:
         if able.max_output is not None and request.max_tokens > able.max_output:
             # Nothing is answered, so nobody is told that the answer could not be so long.
             request = msgspec.structs.replace(request, max_tokens=able.max_output)
-        admitted, _ = admit(request, able, target)
+        admitted = admit(request, able, target).request
         count = await provider.count_tokens(target.model, admitted)
-        return count if is_possible_count(count, admitted, target.model) else None
+        possible = await measured(
+            admitted, lambda: is_possible_count(count, admitted, target.model)
+        )
+        return count if possible else None
 
     async def embed(
         self, target: Target, request: EmbeddingRequest, trail: Trail | None = None
@@ -96,7 +106,8 @@ class FailoverPool:
                 raise
         request = msgspec.structs.replace(request, dimensions=None)
         attempt, vectors = await self._first([target], request, _as_it_is, _embedded, trail)
-        return Attempt(attempt.target, attempt.number, ("dimensions",)), vectors
+        adapted = (Adaptation("dimensions", "adapted"),)
+        return Attempt(attempt.target, attempt.number, adapted), vectors
 
     async def transcribe(
         self, ranked: Sequence[Target], request: TranscriptionRequest, trail: Trail | None = None
@@ -138,10 +149,11 @@ class FailoverPool:
 
         async def ask(ticket: Ticket[R]) -> A:
             async with Asking(ticket, run.caller, heard) as asking:
-                with asking.calling(), asking.telling():
-                    answer = await call(
-                        ticket.provider, ticket.attempt.target.model, ticket.request
-                    )
+                async with asking.limited(run.transcript_s(ticket)):
+                    with asking.calling(), asking.telling():
+                        answer = await call(
+                            ticket.provider, ticket.attempt.target.model, ticket.request
+                        )
                 asking.answered(answer)
             return answer
 
@@ -195,8 +207,8 @@ async def _replaced(
 
 def _as_it_is(
     request: EmbeddingRequest, _able: Capabilities, _target: Target
-) -> tuple[EmbeddingRequest, tuple[str, ...]]:
-    return request, ()
+) -> Fitted[EmbeddingRequest]:
+    return Fitted(request)
 
 
 def _embedded(provider: Provider, model: str, request: EmbeddingRequest) -> Awaitable[Vectors]:

@@ -18,22 +18,26 @@ from penstock.contract.exchange import (
     SamplingRequest,
     TranscriptionRequest,
 )
+from penstock.contract.metadata import Usage
 from penstock.contract.options import Capabilities
 from penstock.contract.ports import Attempt, Provider, Target, Trail
 from penstock.pool.backoff import JITTER, RetryBudget, pause_s
 from penstock.pool.error_policy import is_empty, may_fail_over
+from penstock.pool.fit import Fitted
 from penstock.pool.targets.breaker import Permit
 from penstock.pool.targets.latency import Waits
 from penstock.pool.targets.states import TargetState, TargetStates
 from penstock.tokens import thinking_apart
 
 R = TypeVar("R", SamplingRequest, TranscriptionRequest, EmbeddingRequest)
-Fit = Callable[[R, Capabilities, Target], tuple[R, tuple[str, ...]]]
+Fit = Callable[[R, Capabilities, Target], Fitted[R]]
 
 _SLACK_S = 0.05
 """A timer may end a little before the pause for which it was set."""
 UNLIMITED_CHARACTERS = 1024 * 1024
 """Of a streamed answer, in any case: some models think, and some servers answer, beyond limits."""
+SLOWEST_AUDIO_BYTES_PER_S = 100_000
+"""Of a recording: six times as fast as an MP3 of 128 kbit/s is played."""
 CHARACTERS_PER_TOKEN = 128
 """No tokenizer in use has a token of more characters."""
 
@@ -65,6 +69,12 @@ class Ticket(msgspec.Struct, Generic[R]):
     permit: Permit
     pauses: int = 0
     """How many pauses the target had asked for by then."""
+    stops: tuple[str, ...] = ()
+    """The stop sequences that are enforced here, because the target cannot."""
+    is_cut: bool = False
+    """Whether its answer is whole because a stop sequence was found in it here."""
+    billed: Usage | None = None
+    """What an answer that was cut is billed for, once it has ended."""
     text: list[str] = msgspec.field(default_factory=list[str])
     """The pieces of text that it has delivered: for bills of unfinished answers, and to go on."""
     hidden: list[str] = msgspec.field(default_factory=list[str])
@@ -98,6 +108,11 @@ class Ticket(msgspec.Struct, Generic[R]):
         model = self.attempt.target.model
         limit = self.request.max_tokens if isinstance(self.request, SamplingRequest) else 0
         return UNLIMITED_CHARACTERS + CHARACTERS_PER_TOKEN * (limit + thinking_apart(model))
+
+
+def _named(target: Target, message: str) -> str:
+    """The message with its target, which many messages name themselves."""
+    return message if str(target) in message else f"{target}: {message}"
 
 
 class Run(Generic[R]):
@@ -265,6 +280,18 @@ class Run(Generic[R]):
         bound_s = self._settings.first_token_timeout_s * ticket.patience
         return ticket.first_tokens.silence_s(bound_s)
 
+    def transcript_s(self, ticket: Ticket[R]) -> float | None:
+        """The longest wait for a transcript before the next target is asked; None: no limit.
+
+        Nothing comes before the whole recording is transcribed, so a long one gets more time.
+        """
+        request = ticket.request
+        if not isinstance(request, TranscriptionRequest) or not self.has_another:
+            return None
+        # Of base64, four characters are three bytes.
+        longest_s = len(request.audio.data) * 3 / 4 / SLOWEST_AUDIO_BYTES_PER_S
+        return self._settings.first_token_timeout_s + longest_s
+
     def is_short(self, ticket: Ticket[SamplingRequest], limit_s: float) -> bool:
         """Whether its whole answer is surely there within the limit."""
         longest_s = ticket.request.max_tokens / self._settings.slowest_tokens_per_s
@@ -285,7 +312,7 @@ class Run(Generic[R]):
         last = dict(self.failures)
         if len(last) == 1:
             return errors[-1]
-        said = "; ".join(f"{target}: {error.message}" for target, error in last.items())
+        said = "; ".join(_named(target, error.message) for target, error in last.items())
         failed = AllTargetsFailed(f"all {len(last)} targets failed: {said}", attempts=errors)
         failed.__cause__ = errors[-1] if errors else None
         return failed
@@ -324,7 +351,7 @@ class Run(Generic[R]):
         try:
             provider = self._provider(target.provider)
             able = provider.capabilities(target.model)
-            admitted, dropped = self._fit(self._request, able, target)
+            fitted = self._fit(self._request, able, target)
         except PenstockError as error:
             permit.ignore()
             self.failures.append(
@@ -337,6 +364,7 @@ class Run(Generic[R]):
             permit.ignore()
             raise
         self._number += 1
-        attempt = Attempt(target, self._number, dropped)
+        attempt = Attempt(target, self._number, fitted.adapted)
         state = self._states[target]
-        return Ticket(attempt, provider, able, admitted, state, permit, state.pauses)
+        request, stops = fitted.request, fitted.stops
+        return Ticket(attempt, provider, able, request, state, permit, state.pauses, stops)

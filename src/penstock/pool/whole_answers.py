@@ -2,7 +2,8 @@
 
 A whole answer has its headers when all of it is made, so a slow answer and a silent target look the
 same for minutes. While another target is left, a long answer is therefore fetched as a stream,
-whose first token shows that the target is at work.
+whose first token shows that the target is at work. So is one whose stop sequences are enforced
+here, because a stream can be left where it ends.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDe
 from penstock.contract.exchange import Reply, SamplingRequest
 from penstock.pool.attempt import Asking
 from penstock.pool.plan import Run, Ticket
+from penstock.pool.stop_cut import StopCut, cut_reply, mark_cut
 
 _SHAPING = frozenset(
     (
@@ -38,10 +40,11 @@ async def fetch(
 ) -> Reply:
     """The whole answer of this target."""
     limit_s = run.silence_s(ticket)
-    if limit_s is None:
-        return await _at_once(ticket, asking, None)
-    if run.is_short(ticket, limit_s):
-        return await _at_once(ticket, asking, limit_s)
+    if not ticket.stops:
+        if limit_s is None:
+            return await _at_once(ticket, asking, None)
+        if run.is_short(ticket, limit_s):
+            return await _at_once(ticket, asking, limit_s)
     if not _may_stream(ticket):
         return await _at_once(ticket, asking, None)
     try:
@@ -68,21 +71,28 @@ async def _at_once(
 ) -> Reply:
     async with asking.limited(limit_s):
         with asking.calling(), asking.telling():
-            return await ticket.provider.generate(ticket.attempt.target.model, ticket.request)
+            reply = await ticket.provider.generate(ticket.attempt.target.model, ticket.request)
+    return cut_reply(reply, ticket.stops)
 
 
 async def _assembled(
-    ticket: Ticket[SamplingRequest], asking: Asking[SamplingRequest], limit_s: float
+    ticket: Ticket[SamplingRequest], asking: Asking[SamplingRequest], limit_s: float | None
 ) -> Reply:
+    cut = StopCut(ticket.stops) if ticket.stops else None
     stream = ticket.provider.stream(ticket.attempt.target.model, ticket.request)
     async with contextlib.aclosing(stream) as batches:
         batch = await asking.first_of(batches, limit_s)
         while batch is not None:
+            if cut is not None:
+                cut.cut(batch)
             for event in batch:
                 if isinstance(event, Finished):
                     ticket.state.streams = True
-                    return event.reply
+                    return event.reply if cut is None or not cut.is_hit else cut.reply(ticket)
                 _note(ticket, event)
+            if cut is not None and cut.is_hit:
+                mark_cut(ticket, cut)
+                return cut.reply(ticket)
             if ticket.characters > ticket.most_characters:
                 raise too_long(ticket)
             batch = await anext(batches, None)

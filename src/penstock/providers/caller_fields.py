@@ -140,7 +140,14 @@ _HARMLESS: Mapping[str, frozenset[str]] = {
     "openai_chat": _HARMLESS_CHAT,
     "openai_responses": frozenset(
         {
-            *("top_p", "truncation", "max_tool_calls", "stream_options", "client_metadata"),
+            *(
+                "top_p",
+                "verbosity",
+                "truncation",
+                "max_tool_calls",
+                "stream_options",
+                "client_metadata",
+            ),
             *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
         }
     ),

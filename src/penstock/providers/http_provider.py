@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,13 +32,20 @@ from penstock.contract.options import Capabilities, Extra
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.batches import embed_in_batches
 from penstock.providers.credentials import Secret
-from penstock.providers.http.byte_limit import COUNT_BYTES, LIST_BYTES, VECTOR_BYTES, ByteAllowance
+from penstock.providers.http.byte_limit import (
+    COUNT_BYTES,
+    ERROR_BYTES,
+    LIST_BYTES,
+    VECTOR_BYTES,
+    ByteAllowance,
+)
 from penstock.providers.http.transport import HttpTransport, TransportSettings, WireResponse
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.redaction.own_secrets import mask_bytes, mask_error
 from penstock.providers.signed_reasoning import legible, origin_of, stamped, stamped_events
 from penstock.providers.unsupported import lacking
 from penstock.providers.wire.dialect import Dialect, Options, PromptedTranscription, WireCall
+from penstock.providers.wire.endings import check_reply
 from penstock.providers.wire.event_stream import FRAMINGS, read_events
 from penstock.providers.wire.multi_call import MAX_ROUNDS, after, endless, joined, without
 from penstock.tokens import thinking_apart
@@ -48,8 +56,9 @@ if TYPE_CHECKING:
 
 _SIGNED_SECRETS = ("authorization", "x-amz-security-token")
 """What a signed call carries that nobody else may have."""
-_ERROR_LIMIT = 2**18
-"""Bytes of the body of an error that are read: its message is cut after some hundred characters."""
+_NO_SUCH_PATH = (404, 405)
+_READ_ON_LOOP = 4096
+"""Bytes of the body of an error above which it is read and masked in a thread."""
 
 
 class WireProvider:
@@ -66,10 +75,15 @@ class WireProvider:
         key: Secret | None = None,
         headers: Mapping[str, str] | None = None,
         options: Options | None = None,
+        url_hint: str = "",
     ) -> None:
-        """`url` is the base address that the dialect's paths are appended to."""
+        """`url` is the base address that the dialect's paths are appended to.
+
+        `url_hint` is what may be wrong with it, for the errors of paths that do not exist.
+        """
         self.name = name
         self.url = url.rstrip("/")
+        self._url_hint = url_hint
         self._dialect = dialect
         self._transport = transport
         self._options = options or {}
@@ -111,7 +125,9 @@ class WireProvider:
                     wire_call = self._dialect.encode(model, request, profile, False)
                     allowance = allowance or self._allowance(model, request, wire_call)
                     patience_s = self._transport.settings.whole_answer_s(request.max_tokens)
-                    response = await self._request(wire_call, call, patience_s, allowance)
+                    response = await self._request(
+                        wire_call, call, patience_s, allowance, on_alive=calls.alive
+                    )
                 except InvalidRequest as error:
                     request, earlier = self._relaxed(request, error, earlier)
                     continue
@@ -121,7 +137,8 @@ class WireProvider:
                 earlier = joined(earlier, reply)
                 follow = self._dialect.resume and self._dialect.resume(request, reply)
                 if not follow:
-                    return self._with_extra(stamped(earlier, origin), request, response.body)
+                    reply = check_reply(stamped(earlier, origin))
+                    return self._with_extra(reply, request, response.body)
                 request = follow
         raise endless(provider=self.name, model=model)
 
@@ -168,8 +185,10 @@ class WireProvider:
                                     if self._dialect.resume:
                                         follow = self._dialect.resume(request, last.reply)
                                     earlier = joined(earlier, last.reply)
-                                    end = [] if follow else [Finished(stamped(earlier, origin))]
-                                    events = [*events[:-1], *end]
+                                    events = events[:-1]
+                                    if not follow:
+                                        reply = check_reply(stamped(earlier, origin))
+                                        events = [*events, Finished(reply)]
                                 if events:
                                     delivered = True
                                     yield events
@@ -206,9 +225,10 @@ class WireProvider:
         with self._located(model):
             if isinstance(dialect, PromptedTranscription):
                 return dialect.read(await self.generate(model, dialect.ask(request, profile)))
-            call = current_calls().begin(request)
+            calls = current_calls()
+            call = calls.begin(request)
             wire_call = dialect.encode(model, request, profile)
-            response = await self._request(wire_call, call, most=LIST_BYTES)
+            response = await self._request(wire_call, call, most=LIST_BYTES, on_alive=calls.alive)
             with call:
                 transcript = dialect.decode(response.body, response.headers)
             call.answered(transcript)
@@ -247,9 +267,18 @@ class WireProvider:
         signed = (self._signed.get(name, "") for name in _SIGNED_SECRETS)
         return (*self._secrets, *filter(None, signed))
 
-    def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
-        masked = mask_bytes(body[:_ERROR_LIMIT], self.sent_secrets())
-        return self._dialect.error(status, headers, masked)
+    async def _failed(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
+        body = body[:ERROR_BYTES]
+        if len(body) <= _READ_ON_LOOP:
+            return self._read_error(status, headers, body)
+        return await asyncio.to_thread(self._read_error, status, headers, body)
+
+    def _read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> PenstockError:
+        error = self._dialect.error(status, headers, mask_bytes(body, self.sent_secrets()))
+        if status in _NO_SUCH_PATH and self._url_hint:
+            error.message += self._url_hint
+            error.args = (error.message,)
+        return error
 
     async def _authorized(
         self, call: WireCall, url: str, headers: dict[str, str]
@@ -301,6 +330,7 @@ class WireProvider:
         allowance: ByteAllowance | None = None,
         *,
         most: int | None = None,
+        on_alive: Callable[[], None] | None = None,
     ) -> WireResponse:
         """`call` records how far it comes, where it is one that may cost something.
 
@@ -311,12 +341,12 @@ class WireProvider:
         headers = await self._authorized(wire_call, url, self._headers)
         sent = None if call is None else call.sent
         response = await self._transport.request(
-            url, wire_call, headers, patience_s, sent, allowance=allowance
+            url, wire_call, headers, patience_s, sent, allowance=allowance, on_alive=on_alive
         )
         if response.status != 200:
             if call is not None:
                 call.refused()
-            raise self._failed(response.status, response.headers, response.body)
+            raise await self._failed(response.status, response.headers, response.body)
         return response
 
     @contextlib.asynccontextmanager
@@ -344,7 +374,7 @@ class WireProvider:
         if response.status != 200:
             call.refused()
             body = await response.body(*limits)
-            raise self._failed(response.status, response.headers, body)
+            raise await self._failed(response.status, response.headers, body)
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith(("application/json", "text/html")):
             # An error inside a 200, or a proxy's page: never a stream, whatever the status says.

@@ -47,6 +47,9 @@ def _chat(
 
 
 _MOST_LISTED = 100
+_VERSION = "/v1"
+_ENDPOINTS = ("/chat/completions", "/responses", "/messages", "/embeddings", "/api/chat")
+"""What a url ends with that was copied from an example of a call."""
 """An error names at most so many providers."""
 BUILT_IN: Mapping[str, ProviderKind] = {
     kind.name: kind
@@ -246,7 +249,7 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
     if key is None and kind.key_variables and url == kind.url:
         raise ConfigurationError(
             f"provider {settings.name!r} needs a key: set {' or '.join(kind.key_variables)}, "
-            f"or auth_token in [providers.{settings.name}] or in code"
+            f"or auth_token in [providers.{settings.name}]"
         )
     return WireProvider(
         settings.name,
@@ -257,7 +260,19 @@ def build(settings: ProviderSettings, transport: HttpTransport) -> Provider:
         key=key,
         headers=settings.headers,
         options=settings.options,
+        url_hint=_url_hint(url, kind.url),
     )
+
+
+def _url_hint(url: str, usual: str) -> str:
+    """What a server that knows no such path may have against this base address."""
+    path = urlsplit(url).path.rstrip("/")
+    if ending := next(filter(path.endswith, _ENDPOINTS), ""):
+        return f"; the url is a base address: leave {ending} out"
+    versioned = _VERSION in urlsplit(usual).path
+    if versioned and not path:
+        return f"; if the API of this server is below {_VERSION}, add that to the url"
+    return f"; leave {_VERSION} out of the url" if path.endswith(_VERSION) and not versioned else ""
 
 
 def address_of(kind: ProviderKind, url: str | None, options: Mapping[str, Any]) -> str:

@@ -89,7 +89,8 @@ def fit(
 ) -> Verdict:
     """Whether this target can serve the request, of the `sizes`, and what it lacks.
 
-    What `ignore_invalid_options` allows to drop, or to bring down, nobody lacks.
+    What `ignore_invalid_options` allows to drop, or to bring down, nobody lacks; nor a limit that
+    is adapted.
     """
     lacking = [f"takes no {name}" for name in _content(request, able)]
     if streaming and not able.streaming:
@@ -133,7 +134,8 @@ def _options(request: SamplingRequest, able: Capabilities) -> list[str]:
         lacking.append("connects to no MCP servers")
     if schema is not None and not able.output_schema and not schema.prompted:
         lacking.append("has no structured output")
-    if able.max_output is not None and request.max_tokens > able.max_output:
+    too_long = able.max_output is not None and request.max_tokens > able.max_output
+    if too_long and request.adapt != "adapt":
         lacking.append(
             f"answers with {able.max_output} tokens at most ({request.max_tokens} asked for)"
         )
@@ -148,7 +150,8 @@ def _room(
         return GOOD
     prompt = sizes.of(target.model)
     answer = request.max_tokens
-    if request.ignore_invalid_options and able.max_output is not None:
+    lowered = request.ignore_invalid_options or request.adapt == "adapt"
+    if lowered and able.max_output is not None:
         answer = min(answer, able.max_output)
     if prompt + answer <= window:
         return GOOD

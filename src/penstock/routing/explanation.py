@@ -31,10 +31,12 @@ def explained(
     dropped: Iterable[Dropped] = (),
     forecasts: Mapping[Target, Forecast] | None = None,
     session: Target | None = None,
+    unused: str = "",
 ) -> RouteDecision:
     """What `order` and a strategy have decided; `forecasts` tell what the strategy did not.
 
-    `session` is the target that has served the request's session.
+    `session` is the target that has served the request's session. `unused` says why the request's
+    priorities were not used.
     """
     hints = hints_of(preferences)
     none = none_of(hints)
@@ -54,7 +56,14 @@ def explained(
         tuple(left_out),
         strategy,
         first is not None and first.opinion is not None and first.opinion.explored,
-        "" if first is None else _sentence(first, hints, session, _among(len(shown), strategy)),
+        ""
+        if first is None
+        else _sentence(first, hints, session, _among(len(shown), strategy))
+        + (
+            f" The request's priorities are not used: {unused}."
+            if unused and len(shown) > 1
+            else ""
+        ),
     )
 
 

@@ -46,7 +46,7 @@ class Filter:
             floor = self._floors[model] = floor_of([able for able in found if able is not None])
         return surely_fits(request, floor, streaming)
 
-    def __call__(
+    async def __call__(
         self,
         candidates: Sequence[Candidate],
         request: SamplingRequest,
@@ -65,6 +65,7 @@ class Filter:
         if model is not None and self.passes(model, targets, request, streaming):
             return candidates, [], {}
         sizes = Estimates(request)
+        await sizes.prepare(target.model for target in targets)
         verdicts = [self._verdict(each.target, request, sizes, streaming) for each in candidates]
         pairs = list(zip(candidates, verdicts, strict=True))
         if all(verdict.fit is Fit.UNABLE for verdict in verdicts):

@@ -49,7 +49,7 @@ class Outlook:
         self.experience = experience or Experience()
         self._price = price
 
-    def __call__(
+    async def __call__(
         self,
         request: SamplingRequest,
         targets: Sequence[Target],
@@ -61,7 +61,7 @@ class Outlook:
         """
         forecasts: list[Forecast] = []
         for target, (prompt, written, known) in zip(
-            targets, self._expected(request, targets, past), strict=True
+            targets, await self._expected(request, targets, past), strict=True
         ):
             row, latency_ms = family_of(target.model), known.latency_ms
             forecasts.append(
@@ -75,20 +75,23 @@ class Outlook:
             )
         return forecasts
 
-    def tokens(self, request: SamplingRequest, targets: Sequence[Target]) -> list[tuple[int, int]]:
+    async def tokens(
+        self, request: SamplingRequest, targets: Sequence[Target]
+    ) -> list[tuple[int, int]]:
         """How many tokens each target is expected to read and to write."""
         return [
             (prompt, round(written))
-            for prompt, written, _ in self._expected(request, targets, None)
+            for prompt, written, _ in await self._expected(request, targets, None)
         ]
 
-    def _expected(
+    async def _expected(
         self,
         request: SamplingRequest,
         targets: Sequence[Target],
         past: Callable[[Target, int], Expected] | None,
     ) -> list[tuple[int, float, Expected]]:
         estimates = Estimates(request)
+        await estimates.prepare(target.model for target in targets)
         prompts = [estimates.of(target.model) for target in targets]
         seen = [
             self._seen(target, prompt, past)

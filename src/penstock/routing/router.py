@@ -12,11 +12,11 @@ import msgspec
 from penstock.contract.checks.lengths import too_long
 from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNotFound, Problem
 from penstock.contract.exchange import SamplingRequest
-from penstock.contract.options import Capabilities
+from penstock.contract.options import Capabilities, ModelPreferences
 from penstock.contract.ports import Health, RouteDecision, Target
 from penstock.routing.explanation import Dropped, explained
 from penstock.routing.filters import Filter, of_provider
-from penstock.routing.forecast import Outlook
+from penstock.routing.forecast import Forecast, Outlook
 from penstock.routing.ranking import (
     AllAvailable,
     Candidate,
@@ -27,7 +27,7 @@ from penstock.routing.ranking import (
     tried,
 )
 from penstock.routing.sessions import Session, Sessions, session_of
-from penstock.routing.strategies import ORDERED, Strategy
+from penstock.routing.strategies import ORDERED, Strategy, has_priorities, ignores_priorities
 
 
 def parse_target(text: str) -> Target:
@@ -61,6 +61,10 @@ class Ways(NamedTuple):
     sessions: Sessions | None = None
     outlook: Outlook | None = None
     """What explanations tell of targets that no strategy has looked at."""
+    preferred: Strategy | None = None
+    """Orders the targets of a model without a strategy when a request has priorities."""
+    priorities_off: Collection[str] = ()
+    """Models that do not use the priorities of a request."""
 
 
 class _Ranking(NamedTuple):
@@ -69,8 +73,15 @@ class _Ranking(NamedTuple):
     strategy: Strategy | None
     session: Session | None
     served: Target | None
+    unused: str
+    """Why the request's priorities were not used; empty when they were, or when it has none."""
     unable: Sequence[Dropped] = ()
     """What cannot serve the request and is in `placed` all the same, for nothing else is there."""
+
+
+def _without_priorities(request: SamplingRequest) -> SamplingRequest:
+    hints = () if request.model_preferences is None else request.model_preferences.hints
+    return msgspec.structs.replace(request, model_preferences=ModelPreferences(hints))
 
 
 def _joined(rankings: Sequence[_Ranking]) -> _Ranking:
@@ -156,7 +167,7 @@ class TargetTable:
         sessions = self._ways.sessions
         if sessions is not None and ranking.session is not None and request_id is not None:
             sessions.begin(request_id, ranking.session)
-        if told is not None and ranking.strategy is not None:
+        if told is not None and (ranking.strategy is not None or ranking.unused):
             told(self._explained(request, ranking))
         return tried(ranking.placed, request.model_preferences)
 
@@ -169,7 +180,11 @@ class TargetTable:
         choose targets of any other configured model.
         """
         ranking = await self._rank(request, request_id=None, key=key, streaming=streaming)
-        return self._explained(request, ranking, words=True)
+        outlook, forecasts = self._ways.outlook, {}
+        if outlook is not None:
+            targets = [each.candidate.target for each in ranking.placed if each.opinion is None]
+            forecasts = dict(zip(targets, await outlook(request, targets), strict=True))
+        return self._explained(request, ranking, forecasts)
 
     def renew(self) -> None:
         """A provider was replaced: ask anew what targets can do."""
@@ -187,6 +202,8 @@ class TargetTable:
         if "_provider" in request.metadata:
             return None
         if len(targets) > 1:
+            if has_priorities(preferences):
+                return None
             if not self._filter.passes(name, targets, request, streaming):
                 return None
             available = self._health.available
@@ -221,7 +238,7 @@ class TargetTable:
             request, self._asked(request), self._providers, self._health, limited=key is not None
         )
         whole = name if asked is self._candidates.get(name) else None
-        kept, unable, tight = self._filter(asked, request, streaming, model=whole)
+        kept, unable, tight = await self._filter(asked, request, streaming, model=whole)
         session = session_of(request, name, key) if name in self._ways.sticky else None
         served = self._served(session)
         preferences = request.model_preferences
@@ -231,18 +248,31 @@ class TargetTable:
             # Whoever is left was not asked for: the pool says what is wrong with the others.
             restored, unable = unable, []
             placed = order(asked, preferences, self._health, tight=tight, session=served)
-        strategy = self._ways.strategies.get(name)
+        strategy, unused = self._strategy(name, request)
+        if unused:
+            request = _without_priorities(request)
         if strategy is not None:
             placed = await judged(strategy, placed, request, request_id=request_id, key=key)
-        return _Ranking(placed, [*unable, *dropped], strategy, session, served, restored)
+        return _Ranking(placed, [*unable, *dropped], strategy, session, served, unused, restored)
+
+    def _strategy(self, name: str, request: SamplingRequest) -> tuple[Strategy | None, str]:
+        """What orders the targets of a model for this request, and why not by its priorities."""
+        ways = self._ways
+        strategy = ways.strategies.get(name)
+        if not has_priorities(request.model_preferences):
+            return strategy, ""
+        if name in ways.priorities_off:
+            return strategy, f'`priorities` is "off" for the model {name!r}'
+        if strategy is not None and ignores_priorities(strategy):
+            return strategy, f'`routing` of the model {name!r} is "{strategy.name}"'
+        return strategy or ways.preferred, ""
 
     def _explained(
-        self, request: SamplingRequest, ranking: _Ranking, *, words: bool = False
+        self,
+        request: SamplingRequest,
+        ranking: _Ranking,
+        forecasts: Mapping[Target, Forecast] = {},
     ) -> RouteDecision:
-        outlook, forecasts = self._ways.outlook, {}
-        if words and outlook is not None:
-            targets = [each.candidate.target for each in ranking.placed if each.opinion is None]
-            forecasts = dict(zip(targets, outlook(request, targets), strict=True))
         return explained(
             request.model,
             ranking.placed,
@@ -251,6 +281,7 @@ class TargetTable:
             dropped=ranking.dropped,
             forecasts=forecasts,
             session=ranking.served,
+            unused=ranking.unused,
         )
 
     def _asked(self, request: SamplingRequest) -> Sequence[Candidate]:

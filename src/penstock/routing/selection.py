@@ -15,13 +15,10 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import Target
 from penstock.routing.outcomes.outcome import Logged
+from penstock.routing.strategies import FREE, WORTH, Weights
 
-WORTH = 0.25
-FREE = 1e-9
-"""USD below which nothing costs anything: the ledger knows no smaller amount."""
 SIZED = 3_000.0
 """With so many observations of a target, half of what it costs more or less than usual for this one
 prompt counts. Long prompts are dear, and they are the ones for which a better target is worth its
@@ -55,29 +52,6 @@ HOPE = 1.5
 make it the best."""
 _MOST_A_STRANGER = 0.1
 _DRAWS = 64
-
-
-def has_priorities(preferences: ModelPreferences | None) -> bool:
-    """Whether a request says what counts."""
-    return preferences is not None and any(
-        each is not None for each in (preferences.intelligence, preferences.cost, preferences.speed)
-    )
-
-
-class Weights(msgspec.Struct, frozen=True):
-    """What counts, and how much."""
-
-    intelligence: float = 1.0
-    cost: float = 0.3
-    speed: float = 0.1
-
-    @classmethod
-    def of(cls, preferences: ModelPreferences | None) -> Weights:
-        """The priorities of a request; when it has any, those that are left out count nothing."""
-        if preferences is None or not has_priorities(preferences):
-            return cls()
-        given = (preferences.intelligence, preferences.cost, preferences.speed)
-        return cls(*(each or 0.0 for each in given))
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):

@@ -34,6 +34,32 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=absolute_entries(os.environ.get("PATH", os.defpath)))
 
 
+def typed_program(word: str) -> str:
+    """The absolute path of a program that a user has typed; raises OSError.
+
+    A word with a separator, such as `./server`, is a path. Any other word is searched on PATH.
+    """
+    if not os.path.dirname(word):  # noqa: PTH120
+        if (program := find_program(word)) is None:
+            raise FileNotFoundError(f"there is no program {word} on PATH")
+        return program
+    if (program := shutil.which(os.path.abspath(word))) is None:  # noqa: PTH100
+        raise FileNotFoundError(f"{word} is not a program: no such file, or not executable")
+    return program
+
+
+def server_environment() -> dict[str, str]:
+    """What an MCP server gets besides the few variables that the MCP SDK passes on.
+
+    The names of `search_paths` that the SDK does not pass on stay away.
+    """
+    safe = safe_environment()
+    return {
+        "PATH": safe.get("PATH") or absolute_entries(os.defpath),
+        "PYTHONSAFEPATH": safe["PYTHONSAFEPATH"],
+    }
+
+
 def run(command: Sequence[str], *, cwd: Path) -> Finished:
     """Run a program without input to its end and capture what it prints; raises OSError."""
     return subprocess.run(  # noqa: S603 - callers pass fixed programs, by absolute path

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias
@@ -33,16 +32,13 @@ from penstock.server.errors import (
 from penstock.server.exchange import REQUEST_ID, ClientGone, Exchange, Receive, Scope, Send
 from penstock.server.http.limits import Patience
 from penstock.server.http.websocket import INTERNAL_ERROR, SERVICE_RESTART, Socket
+from penstock.server.near_paths import suggestion
 
 logger = logging.getLogger("penstock.server")
 
 SHUTTING_DOWN = Failure(
     503, "the gateway is shutting down", "server_error", "shutting_down", retryable=True
 )
-
-_LONGEST_COMPARED = 100
-_ALIKE = 0.85
-"""How much of a path must be right for a suggestion, from 0 to 1."""
 
 Handler: TypeAlias = Callable[[Engine, Exchange], Awaitable[None]]
 SocketHandler: TypeAlias = Callable[[Callable[[], Engine], Socket], Awaitable[None]]
@@ -253,9 +249,9 @@ class App:
         allowed = {known for known, exact in self._routes if exact == path}
         allowed |= {known for known, prefix in self._below if path.startswith(prefix)}
         if not allowed:
-            message = f"there is nothing at {path}"
-            if near := self._near(path):
-                message += f"; did you mean {near}?"
+            known = {exact for _, exact in self._routes}
+            near = suggestion(path, known, {prefix for _, prefix in self._below})
+            message = f"there is nothing at {path}{near}"
             return HttpProblem(Failure(404, message, code="not_found"))
         allow = ", ".join(sorted(allowed))
         return HttpProblem(
@@ -266,13 +262,6 @@ class App:
                 headers=((b"allow", allow.encode()),),
             )
         )
-
-    def _near(self, path: str) -> str | None:
-        """The known path that is most like this one."""
-        if len(path) > _LONGEST_COMPARED:
-            return None
-        known = sorted({exact for _, exact in self._routes})
-        return next(iter(difflib.get_close_matches(path, known, 1, _ALIKE)), None)
 
     def _errors_at(self, path: str) -> ErrorShape:
         """The words of the door that this path belongs to, if there were something at it."""

@@ -52,8 +52,13 @@ from penstock.contract.errors import (
     ToolFailed,
     UnsupportedOption,
 )
+from penstock.contract.metadata import ErrorMetadata, nanos_to_text
 
 _OVERLOADED = (503, 529)
+STORE_UNAVAILABLE = (
+    "the gateway cannot use its ledger or its keys now: try again later; the reason is in its log"
+)
+"""For callers: the error itself names files of the server."""
 _SDKS_RETRY_FROM = 500
 
 
@@ -105,6 +110,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """For the doors that repeat it in the body."""
     problems: tuple[Problem, ...] = ()
     """Everything that is wrong with the request, for doors that can tell more than one thing."""
+    metadata: ErrorMetadata | None = None
+    """What is known of the request, once there was one."""
 
     def __post_init__(self) -> None:
         """Cut what a caller or a provider has made too long to show."""
@@ -139,7 +146,7 @@ def failure_of(error: Exception) -> Failure:
     overloaded = rule.status == 502 and told.status in _OVERLOADED
     return Failure(
         503 if overloaded else rule.status,
-        error.message,
+        STORE_UNAVAILABLE if isinstance(told, StorageUnavailable) else error.message,
         rule.type,
         rule.code,
         _param(told),
@@ -147,6 +154,7 @@ def failure_of(error: Exception) -> Failure:
         error.retryable,
         request_id=error.request_id,
         problems=told.problems if isinstance(told, InvalidRequest) else (),
+        metadata=error.metadata,
     )
 
 
@@ -157,6 +165,11 @@ def headers_of(failure: Failure) -> Sequence[tuple[bytes, bytes]]:
         headers.append((b"retry-after", b"%d" % math.ceil(failure.retry_after)))
     if failure.status == 429 or failure.status >= _SDKS_RETRY_FROM:
         headers.append((b"x-should-retry", b"true" if failure.retryable else b"false"))
+    if (metadata := failure.metadata) is not None and metadata.attempts:
+        headers.append((b"x-penstock-attempts", b"%d" % metadata.attempts))
+        if metadata.cost_nanos is not None:
+            cost = nanos_to_text(metadata.cost_nanos).encode()
+            headers.append((b"x-penstock-cost-usd", cost))
     return headers
 
 

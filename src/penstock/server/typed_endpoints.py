@@ -18,6 +18,7 @@ from penstock.contract.errors import InvalidRequest, Problem
 from penstock.engine.engine import Engine
 from penstock.server.errors import Failure, HttpProblem
 from penstock.server.exchange import Exchange
+from penstock.server.near_paths import filled, suggestion
 
 P = TypeVar("P", bound=msgspec.Struct)
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -108,7 +109,9 @@ class EndpointTable:
                 return each, named
         where = ascii(exchange.path[:_LONGEST_SHOWN]).strip("'")
         if not fitting:
-            raise HttpProblem(Failure(404, f"there is nothing at {where}", code="not_found"))
+            near = suggestion(where, filled((each.segments for each in self.endpoints), segments))
+            message = f"there is nothing at {where}{near}"
+            raise HttpProblem(Failure(404, message, code="not_found"))
         takes = {each.method for each, _ in fitting}
         allow = ", ".join(sorted(takes | ({"HEAD"} if "GET" in takes else set())))
         raise HttpProblem(
@@ -163,10 +166,11 @@ async def read_body(exchange: Exchange, kind: type[S]) -> S:
 
     A type whose fields may all be left out takes an empty body for all of them.
     """
-    return kind() if kind is Nothing else await exchange.decoded(partial(_read, kind))
+    return kind() if kind is Nothing else await exchange.decoded(partial(decode_body, kind))
 
 
-def _read(kind: type[S], data: bytes) -> S:
+def decode_body(kind: type[S], data: bytes) -> S:
+    """These bytes as this type; raises InvalidRequest as `read_body` does."""
     if not data and not any(each.required for each in msgspec.structs.fields(kind)):
         return kind()
     if not data:
@@ -176,7 +180,7 @@ def _read(kind: type[S], data: bytes) -> S:
     except (ValueError, RecursionError) as error:
         raise _wrong("body", f"it is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise _wrong("body", f"{_shown(document)} is no object; send a JSON object")
+        raise _wrong("body", f"{_shown(document)} is not an object; send a JSON object")
     given = cast(dict[str, Any], document)
     fields = [each.encode_name for each in msgspec.structs.fields(kind)]
     unknown = [name for name in given if name not in fields]

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from types import TracebackType
 
-from penstock.contract.errors import RequestCancelled, StreamInterrupted
+from penstock.contract.errors import PenstockError, RequestCancelled, StreamInterrupted
 from penstock.contract.events import Cancelled, Chunk, Complete, Error, StreamEvent
 from penstock.contract.exchange import Result
+from penstock.contract.metadata import ErrorMetadata
 from penstock.contract.ports import Attempt
 from penstock.streaming.callbacks import StreamCallbacks, tell, tell_stopped
 
@@ -30,13 +31,19 @@ class StreamHandle:
         attempt: Attempt,
         first: Sequence[StreamEvent],
         rest: EventBatches,
+        *,
+        failure: Callable[[], ErrorMetadata | None] | None = None,
     ) -> None:
-        """Made by the engine once the first events are there."""
+        """Made by the engine once the first events are there.
+
+        `failure` gives what is known of the request once it has failed.
+        """
         self.request_id = request_id
         self.attempt = attempt
         """Which target answers, and how many were tried up to it."""
         self._ready = deque(first)
         self._rest = rest
+        self._failure = failure
         self._reader: asyncio.Task[object] | None = None
         self._stopped = False
         self._end: Complete | Error | Cancelled | None = None
@@ -155,7 +162,7 @@ class StreamHandle:
             return await anext(self._rest)
         except StopAsyncIteration:
             error = StreamInterrupted("the stream ended without its terminal event")
-            return (Error(error.located(request_id=self.request_id)),)
+            return (Error(self._located(error)),)
         except asyncio.CancelledError:
             # `cancel()` interrupts the reader by cancelling its task, which is undone here; a
             # cancellation of the reader by somebody else must go on unharmed.
@@ -175,4 +182,8 @@ class StreamHandle:
             return self._end.result
         if isinstance(self._end, Error):
             raise self._end.error
-        raise RequestCancelled("the request was cancelled", request_id=self.request_id)
+        raise self._located(RequestCancelled("the request was cancelled"))
+
+    def _located(self, error: PenstockError) -> PenstockError:
+        failed = None if self._failure is None else self._failure()
+        return error.located(request_id=self.request_id, metadata=failed)

@@ -4,6 +4,10 @@ The rules are those of the WHATWG HTML standard, section 9.2. A model's answer i
 events of one shape, so a read is first tried as a run of equal one-line or two-line events, which
 takes a handful of passes in C over the whole read; any other read is read event by event and line
 by line.
+
+One thing is added to the standard, which ignores unknown fields: a line that is no comment, has no
+known field and holds a `{` is a damaged line, such as `ata: {...}`. It raises `MalformedResponse`,
+so that the words in it are not lost unnoticed.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ _CR = 13
 _BOM = b"\xef\xbb\xbf"
 _KNOWN_NAMES = 64
 _NAME_BYTES = 64
+_FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
+_SHOWN_BYTES = 80
 # Python refuses to convert thousands of digits; no reconnection time is longer than this.
 _RETRY_DIGITS = 18
 
@@ -54,7 +60,17 @@ class SSEDecoder:
     raises `MalformedResponse`, whether or not it is complete; the decoder is of no use afterwards.
     """
 
-    __slots__ = ("_after_cr", "_at_start", "_held", "_id", "_max_event_bytes", "_names", "_retry")
+    __slots__ = (
+        "_after_cr",
+        "_at_start",
+        "_begun",
+        "_damaged",
+        "_held",
+        "_id",
+        "_max_event_bytes",
+        "_names",
+        "_retry",
+    )
 
     def __init__(self, max_event_bytes: int = 16 * 1024 * 1024) -> None:
         """Expect the first byte of a body."""
@@ -67,12 +83,22 @@ class SSEDecoder:
         self._id = ""
         self._retry: int | None = None
         self._names = _Names()
+        self._begun = False
+        # The first damaged line. It is reported after the events before it, and not before the
+        # first event: a body without any event may be a bare error in JSON.
+        self._damaged: bytes | None = None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        """Take the next read and return the events that it completes, in order."""
-        if _CR in data:
-            return self._feed_with_cr(data)
-        return self._feed(data)
+        """Take the next read and return the events that it completes, in order.
+
+        Raises MalformedResponse for a damaged line, after the events before it were returned.
+        """
+        if self._damaged is not None:
+            self._check_damage()
+        events = self._feed_with_cr(data) if _CR in data else self._feed(data)
+        if self._damaged is not None and not events:
+            self._check_damage()
+        return events
 
     def _feed_with_cr(self, data: bytes) -> list[ServerSentEvent]:
         """Read what has CR LF line ends without rewriting them where whole events allow it."""
@@ -125,7 +151,9 @@ class SSEDecoder:
         """
         block = bytes(self._held)
         self._held.clear()
-        return self._events(block) if block else []
+        events = self._events(block) if block else []
+        self._check_damage()
+        return events
 
     def _crlf_events(self, data: bytes) -> list[ServerSentEvent] | None:
         """Read whole events of one `data: ` line each that end in CR LF, if the read is no more."""
@@ -136,18 +164,21 @@ class SSEDecoder:
             or self._after_cr
             or self._id
             or self._retry is not None
+            or self._damaged is not None
             or len(data) > self._max_event_bytes
         ):
             return None
         body = data[6:-4]
         if _CR not in body and _LF not in body:
             self._at_start = False
+            self._begun = True
             return [ServerSentEvent(body)]
         bodies = body.split(b"\r\n\r\ndata: ")
         # The counts prove that there is no line end but those between the events.
         if not body.count(b"\r") == body.count(b"\n") == 2 * len(bodies) - 2:
             return None
         self._at_start = False
+        self._begun = True
         return list(map(ServerSentEvent, bodies))
 
     def _normalised(self, data: bytes) -> bytes:
@@ -173,7 +204,15 @@ class SSEDecoder:
 
     def _events(self, block: bytes) -> list[ServerSentEvent]:
         """Read whole events; `block` has LF line ends only, and no blank line at its end."""
-        if not self._id and self._retry is None:
+        if self._damaged is not None and self._begun:
+            return []
+        events = self._read_events(block)
+        if events:
+            self._begun = True
+        return events
+
+    def _read_events(self, block: bytes) -> list[ServerSentEvent]:
+        if not self._id and self._retry is None and self._damaged is None:
             if block.startswith(b"data: "):
                 if _LF not in block:
                     return [ServerSentEvent(block[6:])]
@@ -182,11 +221,20 @@ class SSEDecoder:
                 if block.count(b"\n") == 2 * len(bodies) - 2:
                     return list(map(ServerSentEvent, bodies))
             elif block.startswith(b"event: "):
-                events = self._named_events(block)
-                if events is not None:
-                    return events
-        parsed = [self._event(lines) for lines in block.split(b"\n\n")]
-        return [event for event in parsed if event is not None]
+                named = self._named_events(block)
+                if named is not None:
+                    return named
+        events: list[ServerSentEvent] = []
+        for lines in block.split(b"\n\n"):
+            event = self._event(lines)
+            if self._damaged is None:
+                if event is not None:
+                    events.append(event)
+            elif self._begun or events or event is not None:
+                # What follows is of no use without the words of the damaged line.
+                self._begun = True
+                break
+        return events
 
     def _named_events(self, block: bytes) -> list[ServerSentEvent] | None:
         """Read a run of events that are one `event: ` and one `data: ` line each, if it is one."""
@@ -223,10 +271,18 @@ class SSEDecoder:
                     self._id = value.decode("utf-8", "replace")
             elif field == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
                 self._retry = int(value)
+            elif field and field not in _FIELDS and b"{" in line:
+                self._damaged = self._damaged or line
+                return None
         if not data:
             return None
         retry, self._retry = self._retry, None
         return ServerSentEvent(b"\n".join(data), self._names[name], self._id, retry)
+
+    def _check_damage(self) -> None:
+        if self._damaged is not None and self._begun:
+            shown = self._damaged[:_SHOWN_BYTES].decode("utf-8", "replace")
+            raise MalformedResponse(f"a line of the stream is damaged: {shown!r}")
 
     def _check_held(self) -> None:
         held = self._held

@@ -64,7 +64,7 @@ class Try:
             first_token_s=self._first_token_s,
             usage=sum(calls[1:], calls[0]) if calls else None,
             calls=calls,
-            dropped_options=self._attempt.dropped_options,
+            adapted=self._attempt.adapted,
             keep_error_text=self._trail.hooks.keep_error_text,
         )
         self._trail.attempts.append(record)

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from penstock.contract.adaptation import Adaptation, dropped
 from penstock.contract.errors import PenstockError, RequestCancelled
 from penstock.contract.exchange import SamplingRequest, StopReason, Usage
 from penstock.contract.messages import Content
@@ -78,6 +79,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     usage: Usage | None = None
     """What all its calls took together; None when nothing was billed."""
     dropped_options: tuple[str, ...] = ()
+    adapted: tuple[Adaptation, ...] = ()
+    """The options of the request that the target did not get as they were."""
     calls: tuple[Usage, ...] = ()
     """What each call took, where there were several: a price may depend on a call's length."""
     key: str | None = None
@@ -99,7 +102,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         first_token_s: float | None = None,
         usage: Usage | None = None,
         calls: Sequence[Usage] = (),
-        dropped_options: tuple[str, ...] = (),
+        adapted: tuple[Adaptation, ...] = (),
         keep_error_text: bool = False,
     ) -> AttemptRecord:
         """The end of what has begun."""
@@ -117,7 +120,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             status=error.status if known else None,
             retryable=known and error.retryable,
             usage=usage,
-            dropped_options=dropped_options,
+            dropped_options=dropped(adapted),
+            adapted=adapted,
             calls=tuple(calls) if len(calls) > 1 else (),
             key=begun.key,
             error_text=error_text_of(error) if keep_error_text and error_name(error) else None,
@@ -161,6 +165,11 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The name of the error's type."""
     error_text: str | None = None
     """What was said about the failure, where that is kept."""
+
+    @property
+    def adapted(self) -> tuple[Adaptation, ...]:
+        """The options that the last target did not get as they were."""
+        return self.attempts[-1].adapted if self.attempts else ()
 
     @staticmethod
     def of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -26,7 +26,8 @@ from penstock.contract.messages import (
     ToolUse,
 )
 from penstock.tokens import media
-from penstock.tokens.pictures import Size
+from penstock.tokens.size import measured
+from penstock.tokens.steps import Steps
 from penstock.tokens.text import MOST_MEASURED, Count, measure, sampled
 from penstock.tokens.upper import Upper, upper, upper_of_bytes
 
@@ -74,6 +75,8 @@ class Family:
     """Tokens for each of o200k's."""
     o200k: bool = False
     """Whether the tokenizer is o200k, for which there is a bound of its own."""
+    measured: bool = True
+    """Whether the upper bound of all measured tokenizers holds; otherwise the bytes are it."""
     upper: float = 1.0
     """What the upper bound of all measured tokenizers is multiplied by."""
     image: media.ImageRule = media.patches
@@ -82,8 +85,8 @@ class Family:
     """The instructions that the maker adds as soon as there are tools."""
 
 
-OTHER = Family("other", ())
-"""OpenAI's models, and all whose tokenizer is about as thrifty as o200k."""
+OTHER = Family("other", (), measured=False)
+"""Models whose tokenizer is not known; the estimate takes it for about as thrifty as o200k."""
 FAMILIES: tuple[Family, ...] = (
     # Its tokenizer is not public: the factor is what was measured against o200k.
     Family("claude", ("claude",), text=1.3, upper=1.3, image=media.pixels, tools=350),
@@ -95,6 +98,28 @@ FAMILIES: tuple[Family, ...] = (
 GPT = Family("gpt", (), o200k=True)
 _GPT = re.compile(r"(?:^|[/.:])(?:chatgpt|gpt-(?:4o|4\.[15]|[5-9]|oss)|o[134](?:$|-))")
 """OpenAI's models since GPT-4o, by their own names: other names say nothing of a tokenizer."""
+MEASURED = Family("measured", ())
+_MEASURED = re.compile(
+    r"""
+    (?: ^ | [/.:] ) (?:
+      gpt-(?: 4 | 3\.?5 ) (?: $ | [-:] ) | text-embedding-(?: 3 | ada )
+    | (?: (?: meta- )? llama | code-?llama | tinyllama ) -? v? [1-4] (?! \d )
+    | (?: codellama | tinyllama ) (?! \w )
+    | (?: qwen -? (?: 1\.5 | 2\.5 | [23] ) (?! \.?\d ) | qwq | qvq )
+    | (?: open- )? (?: mi[sx]tral | ministral | codestral | devstral | magistral | pixtral )
+      (?! [a-z] )
+    | deepseek [-.] (?: v3 | r1 ) (?! \d )
+    | command-r (?! [a-z0-9] )
+    | smollm
+    )
+    """,
+    re.VERBOSE,
+)
+"""Models whose tokenizer is among those of the shared bound, by their makers' names.
+
+Names that say nothing of a generation, such as `deepseek-chat`, are left out: the next one may have
+another tokenizer.
+"""
 
 
 class Contents(msgspec.Struct, frozen=True, gc=False):
@@ -104,8 +129,8 @@ class Contents(msgspec.Struct, frozen=True, gc=False):
     """The upper bounds of all of them."""
     wrapped: int
     """How many parts have marks around them."""
-    images: Sequence[Set[Size]] = ()
-    """The sizes that each picture may have."""
+    images: Mapping[media.ImageRule, int] = {}
+    """The most tokens of all pictures by each rule; empty without pictures."""
     seconds: int = 0
     """The longest that all sounds together can last."""
 
@@ -125,7 +150,9 @@ def thinking_apart(model: str) -> int:
 def _family_of(model: str) -> Family:
     name = model.lower()
     found = next((row for row in FAMILIES if any(part in name for part in row.models)), None)
-    return found or (GPT if _GPT.search(name) else OTHER)
+    if found is not None:
+        return found
+    return GPT if _GPT.search(name) else MEASURED if _MEASURED.search(name) else OTHER
 
 
 @lru_cache(maxsize=1024)
@@ -147,28 +174,53 @@ def reserve_text(text: str, family: Family = OTHER) -> int:
 class Estimates:
     """The likeliest number of tokens that models read for one request.
 
-    Its texts are counted once, and not before a model is asked about.
+    It is measured once, and not before a model is asked about.
     """
 
     def __init__(self, request: SamplingRequest) -> None:
         """Nothing is counted yet."""
         self._request = request
-        self._counts: tuple[Count, ...] | None = None
+        self._likely: _Likely | None = None
         self._found: dict[str, int] = {}
+
+    async def prepare(self, models: Iterable[str]) -> None:
+        """Count for these models ahead, outside of the event loop where it takes long."""
+        families = {family.name: family for family in map(family_of, models)}
+        await measured(self._request, lambda: [*map(self._of, families.values())])
 
     def of(self, model: str) -> int:
         """As the tokenizer of this model counts."""
-        family = family_of(model)
+        return self._of(family_of(model))
+
+    def _of(self, family: Family) -> int:
         found = self._found.get(family.name)
         if found is None:
-            if self._counts is None:
-                self._counts = tuple(_counts(self._request, sample=True))
+            likely = self._likely = self._likely or _likely(self._request)
             found = self._found[family.name] = (
-                sum(count.tokens(family.text) for count in self._counts)
+                sum(count.tokens(family.text) for count in likely.counts)
                 + _wrapping(self._request, family)
-                + _media(self._request, family, media.image_tokens, media.seconds)
+                + sum(family.image(*size) for size in likely.sizes)
+                + likely.seconds * family.audio_tokens_a_second
             )
         return found
+
+
+class _Likely(msgspec.Struct, frozen=True, gc=False):
+    """What the likeliest number is made of, whichever model reads the request."""
+
+    counts: Sequence[Count]
+    sizes: Sequence[tuple[int, int]]
+    seconds: int
+
+
+def _likely(request: SamplingRequest) -> _Likely:
+    images, sounds = _media_of(request)
+    steps = Steps()
+    return _Likely(
+        tuple(_counts(request, sample=True)),
+        [media.likely_size(image, steps) for image in images],
+        sum(map(media.seconds, sounds)),
+    )
 
 
 def estimate_request(request: SamplingRequest, model: str) -> int:
@@ -188,23 +240,28 @@ def reserve_tokens(request: SamplingRequest, model: str) -> int:
     tokenizers know little of. The tokens of the answer are not in it; `max_tokens` limits those.
     """
     family = family_of(model)
-    heard = _media(request, family, media.most_image_tokens, media.most_seconds)
+    images, sounds = _media_of(request)
+    steps = Steps()
+    seen = sum(media.most_image_tokens(image, family.image, steps) for image in images)
+    heard = sum(map(media.most_seconds, sounds)) * family.audio_tokens_a_second
     return (
         sum(count.reserve(family.text) for count in _counts(request))
         + _wrapping(request, family)
-        + math.ceil(heard * _MEDIA_MARGIN)
+        + math.ceil((seen + heard) * _MEDIA_MARGIN)
     )
 
 
 def upper_text(text: str, family: Family = OTHER) -> int:
     """The most tokens that a text can have; see `penstock.tokens.upper`."""
-    return _of_family(upper(text), upper_of_bytes(text), family)
+    return _of_family(upper(text) if family.measured else upper_of_bytes(text), family)
 
 
-def _of_family(found: Upper, most: Upper, family: Family) -> int:
+def _of_family(found: Upper, family: Family) -> int:
     if family.o200k:
         return found.o200k
-    return min(most.shared, math.ceil(found.shared * family.upper))
+    if not family.measured:
+        return found.others
+    return min(found.others, math.ceil(found.shared * family.upper))
 
 
 def upper_sound(audio: Audio, family: Family = OTHER) -> int:
@@ -238,12 +295,21 @@ def measure_request(request: SamplingRequest, *, rough: bool = False) -> Content
     texts = _upper_of([*_said(request), *written], rough=rough) + _both(parts * _PART_TOKENS)
     texts = sum(map(_in_lines, written), texts)
     images, sounds = _media_of(request)
+    steps = Steps()
     return Contents(
         texts,
         _wrapped(request) + len(request.mcp_tools),
-        [*map(media.all_sizes, images)],
-        sum(map(media.longest, sounds)),
+        _most_of(images, steps),
+        sum(media.longest(sound, steps) for sound in sounds),
     )
+
+
+def _most_of(images: Sequence[Image], steps: Steps) -> dict[media.ImageRule, int]:
+    """The most tokens of these pictures, by each rule."""
+    sizes = [media.all_sizes(image, steps) for image in images]
+    if not sizes:
+        return {}
+    return {rule: sum(max(rule(*size) for size in each) for each in sizes) for rule in media.RULES}
 
 
 def _upper_of(texts: Sequence[str], *, rough: bool) -> Upper:
@@ -256,11 +322,12 @@ def _in_lines(written: str) -> Upper:
     """What a template may add to JSON: line ends, indents, escapes; OpenAI's escapes nothing."""
     marks = sum(map(written.count, ",:{}[]"))
     beyond = 0 if written.isascii() else len(written.encode("utf-16-le", "surrogatepass")) // 2
-    return Upper(marks, marks * _SPREAD + beyond * _ESCAPED)
+    most = marks * _SPREAD + beyond * _ESCAPED
+    return Upper(marks, most, most)
 
 
 def _both(count: int) -> Upper:
-    return Upper(count, count)
+    return Upper(count, count, count)
 
 
 def upper_tokens(request: SamplingRequest, model: str, contents: Contents | None = None) -> int:
@@ -271,15 +338,13 @@ def upper_tokens(request: SamplingRequest, model: str, contents: Contents | None
     """
     family = family_of(model)
     found = contents or measure_request(request)
-    texts = found.texts.o200k if family.o200k else math.ceil(found.texts.shared * family.upper)
-    most = texts + found.wrapped * MESSAGE_TOKENS + _TEMPLATE
+    most = _of_family(found.texts, family) + found.wrapped * MESSAGE_TOKENS + _TEMPLATE
     if request.tools:
         most += family.tools + math.ceil(family.tools * (_UPPER_TOOLS - 1))
     if request.output_schema is not None:
         most += _SCHEMA_IN_WORDS
     if found.images:
-        seen = sum(max(family.image(*size) for size in sizes) for sizes in found.images)
-        most += math.ceil(seen * _UPPER_IMAGES)
+        most += math.ceil(found.images[family.image] * _UPPER_IMAGES)
     most += math.ceil(found.seconds * family.audio_tokens_a_second * _MEDIA_MARGIN)
     return most
 
@@ -390,17 +455,6 @@ def _wrapped(request: SamplingRequest) -> int:
         for message in request.messages
         for part in message.content
     )
-
-
-def _media(
-    request: SamplingRequest,
-    family: Family,
-    image_tokens: Callable[[Image, media.ImageRule], int],
-    seconds: Callable[[Audio], int],
-) -> int:
-    images, sounds = _media_of(request)
-    seen = sum(image_tokens(image, family.image) for image in images)
-    return seen + sum(map(seconds, sounds)) * family.audio_tokens_a_second
 
 
 def _media_of(request: SamplingRequest) -> tuple[list[Image], list[Audio]]:

@@ -56,12 +56,16 @@ class Upper(msgspec.Struct, frozen=True, gc=False):
     """OpenAI's tokenizer since GPT-4o."""
     shared: int
     """All measured tokenizers."""
+    others: int
+    """Any other tokenizer that has a token for each byte."""
 
     def __add__(self, other: object) -> Upper:
         """Both texts together, each tokenized by itself."""
         if not isinstance(other, Upper):
             return NotImplemented
-        return Upper(self.o200k + other.o200k, self.shared + other.shared)
+        return Upper(
+            self.o200k + other.o200k, self.shared + other.shared, self.others + other.others
+        )
 
 
 class _Listed(msgspec.Struct):
@@ -128,18 +132,17 @@ def upper(text: str) -> Upper:
     """The most tokens that this text has for any tokenizer that `vocabulary.json` was made from."""
     if len(text) > _LONGEST:
         return upper_of_bytes(text)
-    o200k = shared = 0
-    for at in range(0, len(text) or 1, _SLICE):
-        count = _upper(text[at : at + _SLICE])
-        o200k += count.o200k + (_SEAM if at else 0)
-        shared += count.shared + (_SEAM if at else 0)
-    return Upper(o200k, shared)
+    found = _upper(text[:_SLICE])
+    for at in range(_SLICE, len(text), _SLICE):
+        found += _upper(text[at : at + _SLICE]) + Upper(_SEAM, _SEAM, 0)
+    return found
 
 
 def upper_of_bytes(text: str) -> Upper:
     """The same by the bytes alone, which takes next to no time."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return Upper(size, size + _grown(text) + 1)
+    most = size + _grown(text) + 1
+    return Upper(size, most, most)
 
 
 def _upper(text: str) -> Upper:
@@ -163,8 +166,8 @@ def _upper(text: str) -> Upper:
         total += sum(map(data.count, _TORN))
     # SentencePiece begins with a blank of its own.
     total += 1 << _SHARED
-    grown = _grown(text) + 1
-    return Upper(min(total & _LOW, len(data)), min(total >> _SHARED, len(data) + grown))
+    most = len(data) + _grown(text) + 1
+    return Upper(min(total & _LOW, len(data)), min(total >> _SHARED, most), most)
 
 
 def _grown(text: str) -> int:

@@ -18,6 +18,7 @@ from penstock import (
     ToolDefinition,
     ToolResult,
     ToolUse,
+    UnsupportedOption,
     assistant,
     user,
 )
@@ -60,11 +61,25 @@ def build(
             system_prompt="Be brief.",
             temperature=0.5,
             stop_sequences=["END"],
-            include_context="thisServer",
             metadata={"user": "u1"},
             meta={"dev.example/trace": "t1"},
         )
         return f"{answer.model} {answer.stop_reason} {answer.usage.total_tokens}"
+
+    @server.tool()
+    async def contextual(ctx: Context, ignore: bool = False) -> str:
+        """A question that asks for context."""
+        try:
+            answer = await sample(
+                ctx,
+                "Hi",
+                max_tokens=7,
+                include_context="thisServer",
+                ignore_invalid_options=ignore,
+            )
+        except UnsupportedOption as error:
+            return str(error)
+        return f"{answer.text} {','.join(answer.metadata.dropped_options)}"
 
     @server.tool()
     async def twice(ctx: Context) -> str:

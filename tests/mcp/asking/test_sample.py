@@ -200,8 +200,25 @@ async def test_context_is_asked_for_where_the_host_gathers_it(era: str) -> None:
     capability = mcp_types.SamplingCapability(context=mcp_types.SamplingContextCapability())
     client = Client(server, mode=era, sampling_callback=host, sampling_capabilities=capability)
     async with client:
-        await client.call_tool("everything")
+        result = await client.call_tool("contextual")
+    assert said(result) == "yes "
     assert host.asked[0].include_context == "thisServer"
+
+
+@era
+async def test_context_is_refused_by_name_where_the_host_gathers_none(era: str) -> None:
+    server, _ = build()
+    host = Host(["yes"])
+    async with host.client(server, era) as client:
+        refused = await client.call_tool("contextual")
+        dropped = await client.call_tool("contextual", {"ignore": True})
+    assert said(refused) == (
+        "the client has not declared sampling.context; leave include_context out, "
+        "or set ignore_invalid_options=True"
+    )
+    assert said(dropped) == "yes include_context"
+    (asked,) = host.asked
+    assert asked.include_context is None
 
 
 async def test_a_user_who_refuses_is_an_error_that_the_tool_can_catch() -> None:

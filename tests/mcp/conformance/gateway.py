@@ -16,11 +16,14 @@ from mcp.server.mcpserver import MCPServer
 from penstock.cli import main
 from penstock.mcp.serving import server as serving
 from penstock.mcp.serving.visits import present
+from penstock.mcp.streaming.extension import StreamingTools
 from penstock.mcp.tasks import SqliteTasks, Tasks
 from tests.mcp.conformance import rounds
 from tests.mcp.conformance.server import add_everything
 
 CONFIG = """
+[server]
+mcp_resume_s = 30.0
 [providers.fake]
 [models.default]
 targets = ["fake/echo"]
@@ -37,8 +40,8 @@ def _tasks_of(file: Path) -> Tasks:
     )
 
 
-def _build(tasks: Tasks) -> MCPServer[Any]:
-    server = _shipped(tasks)
+def _build(tasks: Tasks, streaming: StreamingTools) -> MCPServer[Any]:
+    server = _shipped(tasks, streaming)
     add_everything(server)
     return server
 

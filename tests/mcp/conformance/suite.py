@@ -50,8 +50,6 @@ _GATEWAY_LACKS = {
     "tools-call-elicitation": _NO_QUESTIONS,
     "elicitation-sep1034-defaults": _NO_QUESTIONS,
     "elicitation-sep1330-enums": _NO_QUESTIONS,
-    "server-sse-polling": "recommended, not required: event ids, with which a client can get the "
-    "rest of a lost stream",
 }
 
 

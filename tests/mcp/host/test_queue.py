@@ -40,7 +40,7 @@ async def test_the_first_decision_counts() -> None:
 
 async def test_silence_is_a_no_and_says_so() -> None:
     decision = await ApprovalQueue(timeout_s=0.001)(REVIEW)
-    assert (decision.approved, decision.reason) == (False, "nobody decided within 0.001 s")
+    assert (decision.approved, decision.reason) == (False, "no decision within 0.001 s")
 
 
 async def test_a_full_queue_takes_no_more() -> None:

@@ -293,7 +293,7 @@ async def test_there_is_nothing_to_listen_to_and_no_session_to_end(method: str) 
     async with running_gateway(keyed_engine()[0]) as gateway:
         answer = await gateway.client.request(method, "/mcp")
     assert answer.status_code == 405
-    assert answer.headers["allow"] == "POST"
+    assert "POST" in answer.headers["allow"]
 
 
 @era

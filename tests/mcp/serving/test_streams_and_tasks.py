@@ -68,7 +68,8 @@ async def test_an_answer_comes_in_pieces(connect: Connect) -> None:
     async with connect() as client:
         stream = stream_tool(client, "generate", {"prompt": "one two three"})
         texts = [chunk.text async for chunk in stream]
-    assert texts == ["one ", "two ", "three", ""]
+    assert texts == ["one ", "two ", "three"]
+    assert (stream.result.meta or {})["dev.penstock/stream"]["total_chunks"] == 3
     assert stream.result.structured_content is not None
     assert stream.result.structured_content["text"] == "one two three"
 

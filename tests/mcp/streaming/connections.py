@@ -17,7 +17,7 @@ from mcp.client import ClientExtension
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 
-from penstock.mcp.streaming.wire import CHUNK_KEY
+from penstock.mcp.streaming.wire import CHUNK_KEY, STREAM_KEY
 from tests.mcp.streaming.server import make_server
 from tests.support.mcp.processes import HttpServer
 
@@ -47,12 +47,15 @@ class Heard:
 
     def __init__(self) -> None:
         self.notes: list[types.ProgressNotificationParams] = []
+        self.opened: list[types.ProgressNotificationParams] = []
+        """The notifications that name a stream."""
         self._news = asyncio.Event()
 
     async def __call__(self, message: IncomingMessage) -> None:
         """For `message_handler`."""
         if isinstance(message, types.ProgressNotification):
-            self.notes.append(message.params)
+            is_opening = STREAM_KEY in (message.params.meta or {})
+            (self.opened if is_opening else self.notes).append(message.params)
             self._news.set()
 
     async def chunks(self, count: int) -> list[dict[str, Any]]:

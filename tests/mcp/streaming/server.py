@@ -20,6 +20,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from penstock.mcp import Chunks, StreamingTools, streamed
 
 PIXEL = types.ImageContent(type="image", data="iVBORw0KGgo=", mime_type="image/png")
+PLAIN_VALUES: list[Any] = [{"a": [None]}, [1, [2, None]], 5, 1.5, True, None, "t", "", []]
 HALF_A_CHARACTER = "\ud83d"
 
 
@@ -36,9 +37,6 @@ def odd_value(kind: str) -> object:
     circle: list[object] = []
     circle.append(circle)
     return {
-        "object": object(),
-        "nan": float("nan"),
-        "bytes": b"\xff\xfe",
         "half": HALF_A_CHARACTER,
         "circle": circle,
     }[kind]
@@ -188,6 +186,19 @@ def make_server() -> MCPServer:
         yield "here"
         barrier.wait()
         yield "met"
+
+    @server.tool()
+    @streamed
+    async def typed() -> AsyncIterator[Any]:
+        """A value of each type, and bytes."""
+        for value in PLAIN_VALUES:
+            yield value
+        yield b"\xff\xfe"
+
+    @server.tool()
+    async def plainly_typed():
+        """The same as a list."""
+        return [*PLAIN_VALUES, b"\xff\xfe"]
 
     @server.tool()
     @streamed

@@ -66,7 +66,9 @@ async def heard(name: str, arguments: JSON, ask: object) -> list[JSON]:
         body = tool_call("legacy", name, arguments, token="mine")
         body["params"]["_meta"]["dev.penstock/stream"] = ask
         _, before = await server.answer_to(body)
-    return [message["params"] for message in before]
+    first, *rest = [message["params"] for message in before]
+    assert first["progress"] == 0
+    return rest
 
 
 async def test_every_kind_of_chunk_is_whole_in_its_message() -> None:

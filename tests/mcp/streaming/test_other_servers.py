@@ -23,7 +23,7 @@ async def test_a_server_that_knows_no_chunks_gives_one(era: str, way: str) -> No
         stream = stream_tool(client, "steps", {"count": 3})
         chunks = [chunk async for chunk in stream]
         assert [(chunk.seq, chunk.text, chunk.total) for chunk in chunks] == [(0, "finished", 1)]
-        assert chunks[0].data == {"result": "finished"}
+        assert chunks[0].data == "finished"
         assert stream.result.structured_content == {"result": "finished"}
         failing = stream_tool(client, "fail")
         with pytest.raises(ToolFailed, match="no luck"):

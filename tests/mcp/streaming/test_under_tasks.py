@@ -50,7 +50,9 @@ async def test_chunks_are_the_progress_of_the_task_and_the_whole_is_its_result(
                     await server.send({**wait, "params": {"taskId": id}})
                 elif message.get("id") == "wait":
                     result = message["result"]
-                elif message["method"] == "notifications/progress":
+                elif message["method"] == "notifications/progress" and (
+                    "dev.penstock/chunk" in message["params"]["_meta"]
+                ):
                     chunks.append(message["params"])
     assert result["structuredContent"] == {"result": "w0 w1 w2 "}
     assert [(it["progressToken"], it["progress"], it["message"]) for it in chunks] == [

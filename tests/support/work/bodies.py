@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import string
 from collections.abc import Callable, Iterator, Mapping
+from random import Random
 from typing import Any, TypeAlias
 
 import msgspec
@@ -324,6 +327,125 @@ def largest() -> Iterator[tuple[tuple[str, str], bytes]]:
     yield (SAMPLING, "messages"), encode(by[SAMPLING, "messages"](9_999))
     yield (EMBEDDINGS, "texts"), encode({"input": [WORDS * 100] * 4_096, "model": "fake/e"})
     yield (MCP, "messages"), encode(by[MCP, "messages"](9_999))
+    for (path, name), body in (*long_texts(), *hostile_media()):
+        yield (path, name), encode(body)
+
+
+def long_texts() -> Iterator[tuple[tuple[str, str], Body]]:
+    """One long text of words that are in no list, in each place that is measured."""
+    dice = Random(3)
+    words = " ".join("".join(dice.choices(string.ascii_letters, k=8)) for _ in range(80_000))
+
+    def chat_body(*turns: Any, **fields: Any) -> Body:
+        return {"messages": [*turns, HI], "max_tokens": 5, **fields}
+
+    def tool(**fields: Any) -> Body:
+        return {"type": "function", "function": {"name": "f", **fields}}
+
+    described = {"type": "object", "properties": {"a": {"type": "string", "description": words}}}
+    plain: Body = {"type": "object", "properties": {}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": encoded(words)}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "r"}
+    answer = {"type": "json_schema", "json_schema": {"name": "a", "schema": described}}
+    thought = {"type": "thinking", "thinking": words, "signature": "s"}
+    sealed = {"type": "thinking", "thinking": "", "signature": words}
+    use: Body = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": [words]}}
+    given = {"type": "tool_result", "tool_use_id": "c", "content": words}
+    reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": words}]}
+    by_path: dict[str, dict[str, Body]] = {
+        CHAT: {
+            "long text": chat_body({"role": "user", "content": words}),
+            "long system": chat_body({"role": "system", "content": words}),
+            "long description of a tool": chat_body(tools=[tool(description=words)]),
+            "long parameters of a tool": chat_body(tools=[tool(parameters=described)]),
+            "long arguments": chat_body(HI, {"role": "assistant", "tool_calls": [call]}, result),
+            "long schema of the answer": chat_body(response_format=answer),
+            "long unknown field": chat_body(x=words),
+            "long unknown fields": chat_body(**{f"x{i}": words[: 10**5] for i in range(7)}),
+        },
+        RESPONSES: {"long reasoning": {"input": [HI, reasoning, HI]}},
+        MESSAGES: {
+            "long thinking": chat_body(HI, {"role": "assistant", "content": [thought, TEXT]}),
+            "long signature": chat_body(HI, {"role": "assistant", "content": [sealed, TEXT]}),
+            "long input of a tool": chat_body(
+                HI,
+                {"role": "assistant", "content": [use]},
+                {"role": "user", "content": [{**given, "content": "r"}]},
+            ),
+            "long result": chat_body(
+                HI,
+                {"role": "assistant", "content": [{**use, "input": {}}]},
+                {"role": "user", "content": [given]},
+            ),
+        },
+        COUNT: {
+            "long description of a tool": {
+                "messages": [HI],
+                "tools": [{"name": "f", "description": words, "input_schema": plain}],
+            }
+        },
+        SAMPLING: {
+            "long _meta": {
+                "messages": [{"role": "user", "content": {**TEXT, "_meta": {"a": words}}}],
+                "maxTokens": 5,
+            }
+        },
+        EMBEDDINGS: {"long text": {"input": words, "model": "fake/e"}},
+    }
+    for path, table in by_path.items():
+        for name, body in table.items():
+            yield (path, name), body
+
+
+def encoded(words: str) -> str:
+    """The arguments of a call."""
+    return msgspec.json.encode({"a": words}).decode()
+
+
+def hostile_media() -> Iterator[tuple[tuple[str, str], Body]]:
+    """Files of as many parts as fit, each of which takes a step of the walk through the file."""
+    page = b"OggS\0\0" + bytes(20) + b"\xff" + bytes(255)
+    files = {
+        "JPEG": (2, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 40_000),
+        "small JPEG": (270, "image/jpeg", b"\xff\xd8" + b"\xff\xfe\0\2" * 300),
+        "GIF": (
+            2,
+            "image/gif",
+            b"GIF89a\1\0\1\0\0\0\0\x2c" + bytes(8) + b"\0\2" + b"\1\0" * 40_000 + b"\0",
+        ),
+        "Ogg": (2, "audio/ogg", b"OggS" + bytes(22) + b"\1\x13OpusHead" + bytes(11) + page * 200),
+        "FLAC": (2, "audio/flac", b"fLaC" + b"\xff\xf8" * 25_000),
+    }
+    for name, (count, kind, file) in files.items():
+        part = {
+            "type": kind.partition("/")[0],
+            "data": base64.b64encode(file).decode(),
+            "mimeType": kind,
+        }
+        said = {"role": "user", "content": [TEXT, *[part] * count]}
+        yield (SAMPLING, name), {"messages": [said], "maxTokens": 5}
+
+
+def errors(key: str) -> Iterator[tuple[str, int, bytes]]:
+    """Answers of a provider that are errors, by their status: each takes much to be masked."""
+    size = 20_000
+    ends, nearly, labels = f"{key[-8:]} ", f"{key[:-1]}! ", "x-api-key: "
+    for name, part in {"ends": ends, "beginnings": nearly, "labels": labels}.items():
+        text = part * (size // len(part))
+        yield f"{name} of a key", 400, msgspec.json.encode({"error": {"message": text}})
+        yield f"{name} of a key, no JSON", 502, text.encode()
+    fields = {f"field-{i}": {"name": "x-api-key", "input": f"value-{i}"} for i in range(20_000)}
+    yield "fields", 200, msgspec.json.encode({"error": {"message": "wrong", **fields}})
+    yield (
+        "items",
+        200,
+        msgspec.json.encode({"error": {"detail": [["authorization", "a1b2c3d4"]] * 40_000}}),
+    )
+    yield (
+        "a long text",
+        200,
+        msgspec.json.encode({"error": {"message": ends * 200_000, "api-key": key}}),
+    )
 
 
 def smallest(path: str) -> Body:

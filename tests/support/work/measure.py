@@ -2,7 +2,8 @@
 
 `python -m tests.support.work.measure growth` sends every body of `bodies` at n, 2n and 4n, with
 limits that let all of it through: the algorithms must not need them. `... hold` sends large bodies
-under the default limits and reports the longest step of the event loop.
+under the default limits and reports the longest step of the event loop; `... errors` does so for
+hostile errors of a provider.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from penstock.contract.exchange import (  # noqa: E402
     SamplingRequest,
     Vectors,
 )
-from penstock.contract.messages import Text  # noqa: E402
+from penstock.contract.messages import Text, user  # noqa: E402
 from penstock.contract.metadata import Usage  # noqa: E402
 from penstock.contract.options import Capabilities  # noqa: E402
 from penstock.engine.engine import Engine  # noqa: E402
@@ -68,15 +69,21 @@ MODELS = {
 
 
 ANSWER = Reply((Text("Yes."),), "echo", "endTurn", Usage(input_tokens=1, output_tokens=1))
+MISCOUNTED = msgspec.structs.replace(ANSWER, usage=Usage(input_tokens=10**9))
+"""What is billed instead is estimated from the request."""
 
 
 class Encoding(FakeProvider):
     """Writes each request in several dialects before it answers."""
 
     dialects = DIALECTS
+    answer = ANSWER
 
     def capabilities(self, model: str) -> Capabilities:
-        return msgspec.structs.replace(super().capabilities(model), extra_of="openai-chat")
+        # A window in which not every request surely fits: the router estimates its tokens.
+        return msgspec.structs.replace(
+            super().capabilities(model), extra_of="openai-chat", context_window=100_000_000
+        )
 
     async def generate(self, model: str, request: SamplingRequest) -> Reply:
         if self.dialects is DIALECTS and (schema := request.output_schema) is not None:
@@ -84,7 +91,7 @@ class Encoding(FakeProvider):
             prompted = msgspec.structs.replace(schema, prompted=True)
             self._encode(msgspec.structs.replace(request, output_schema=prompted))
         self._encode(request)
-        return ANSWER
+        return self.answer
 
     async def embed(self, model: str, request: EmbeddingRequest) -> Vectors:
         return Vectors(((0.5,),) * len(request.texts), model, Usage(input_tokens=1))
@@ -112,8 +119,9 @@ def engine(home: Path, limits: dict[str, int], provider: FakeProvider) -> tuple[
             "limits": limits,
             "models": {
                 "default": {
-                    "targets": ["fake/echo", "fake/echo-2"],
-                    "prices": {"fake/echo": price, "fake/echo-2": price},
+                    "targets": ["fake/echo", "fake/llama-3"],
+                    "routing": "cheapest",
+                    "prices": {"fake/echo": price, "fake/llama-3": price},
                 }
             },
             "budgets": {"total": {"limit_usd": 1_000_000.0}},
@@ -224,23 +232,73 @@ def _read(write: Callable[[int], str]) -> dict[str, Any]:
     return {"work": work[1:], "said": [(400, "")]}
 
 
+class Steps:
+    """The longest step of the event loop since `longest` was set to 0, in counted work."""
+
+    def __init__(self) -> None:
+        COUNTER.thread = threading.get_ident()
+        self.longest = 0.0
+        run, steps = asyncio.events.Handle._run, self
+
+        def measured(self: Any) -> None:
+            before = COUNTER.work
+            run(self)
+            steps.longest = max(steps.longest, COUNTER.work - before)
+
+        asyncio.events.Handle._run = measured
+
+
+async def failed(names: Sequence[str]) -> dict[str, Any]:
+    """The longest step of the event loop for errors of a provider."""
+    steps = Steps()
+    key = "sk-proj-" + "A1b2C3d4" * 16
+    answer = b""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            # Engines also ask for the list of models, without a body.
+            length = head.lower().partition(b"content-length: ")[2].split()[:1]
+            await reader.readexactly(int(*length))
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    kinds = ("openai-chat", "anthropic", "gemini")
+    providers = {kind: {"kind": kind, "url": url, "auth_token": key} for kind in kinds}
+    config = Config.model_validate({"providers": providers, "pool": {"retries": 0}})
+    found: dict[str, Any] = {}
+    async with Engine(config, model_files=False) as engine:
+        for kind in kinds:
+            for name, status, body in [("", 400, b"no"), *bodies.errors(key)]:
+                if names and not any(each in f"{kind} {name}" for each in names):
+                    continue
+                answer = (
+                    b"HTTP/1.1 %d Wrong\r\ncontent-type: application/json\r\n"
+                    b"connection: close\r\ncontent-length: %d\r\n\r\n" % (status, len(body))
+                ) + body
+                steps.longest, said = 0.0, ""
+                try:
+                    await engine.create_message([user("Hi")], max_tokens=5, model=f"{kind}/m")
+                except PenstockError as error:
+                    said = error.message
+                # The first call imports and builds what the others find.
+                if name:
+                    found[f"{kind} {name}"] = {"work": steps.longest, "said": said, "key": key}
+    server.close()
+    return found
+
+
 async def held(names: Sequence[str]) -> dict[str, Any]:
     """The longest step of the event loop for requests at the limits, in counted work."""
-    COUNTER.thread = threading.get_ident()
-    longest = 0.0
-    run = asyncio.events.Handle._run
-
-    def measured(self: Any) -> None:
-        nonlocal longest
-        before = COUNTER.work
-        run(self)
-        longest = max(longest, COUNTER.work - before)
-
-    asyncio.events.Handle._run = measured
+    steps = Steps()
     found: dict[str, Any] = {}
     one = Encoding()
     # A request is encoded for one target at a time, here for the dialect that looks at most.
     one.dialects = [openai_responses.DIALECT]
+    one.answer = MISCOUNTED
     async with running({}, one) as (app, key):
         warm: set[str] = set()
         for (path, name), body in bodies.largest():
@@ -250,12 +308,14 @@ async def held(names: Sequence[str]) -> dict[str, Any]:
                 # What is imported and built once is not a matter of the request.
                 await ask(app, key, path, msgspec.json.encode(bodies.smallest(path)))
                 warm.add(path)
-            longest = 0.0
+            steps.longest = 0.0
             said = await ask(app, key, path, body)
-            found[f"{path} {name}"] = {"work": longest, "said": said, "bytes": len(body)}
+            found[f"{path} {name}"] = {"work": steps.longest, "said": said, "bytes": len(body)}
     return found
 
 
 if __name__ == "__main__":
     what, *chosen = sys.argv[1:]
-    sys.stdout.write(json.dumps(asyncio.run({"growth": grown, "hold": held}[what](chosen))))
+    sys.stdout.write(
+        json.dumps(asyncio.run({"growth": grown, "hold": held, "errors": failed}[what](chosen)))
+    )

@@ -110,13 +110,13 @@ def test_a_soft_budget_warns_once_and_refuses_nothing(paid: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-5"], "USD: -5 is no limit: give US dollars from 0 to 1,000,000,000; 0 lets"),
+        (["-5"], "USD: -5 is not a valid limit: give US dollars from 0 to 1,000,000,000; 0 lets"),
         (["-0.5"], "USD: -0.5 is no limit: give"),
         (["1e12"], "USD: 1e12 is no limit: give US dollars"),
         (["1e-10"], "give an amount of at most nine decimals"),
         (["nan"], "limit_usd: NaN USD"),
         (["1e999999999"], "USD: 1e999999999 is no limit"),
-        (["much"], "USD: 'much' is no number: give US dollars such as 100 or 0.50"),
+        (["much"], "USD: 'much' is not a number: give US dollars such as 100 or 0.50"),
         (["5", "--period", "year"], "period 'year' is not known: give hour, day, week, month"),
         (["5", "--timezone", "Mars/Base"], "budget 'x': timezone 'Mars/Base' is not known: give"),
         (["5", "--timezone", ""], "timezone '' is not known"),

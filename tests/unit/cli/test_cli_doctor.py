@@ -181,14 +181,14 @@ def test_the_ledger_says_when_unsettled_requests_were_last_looked_for(
 ) -> None:
     (folder / "penstock.toml").write_text(PAID)
     spend((time.time(), "a/m", 7))
-    assert findings(penstock_here)["ledger"]["says"].endswith("all adds up; never swept before")
+    assert findings(penstock_here)["ledger"]["says"].endswith("all adds up; no clean-up yet")
     with sqlite3.connect(database()) as connection:
         three_hours = 3 * 3600 + 59
         connection.execute(
             "UPDATE ledger_meta SET value = value - ? WHERE name = 'swept_at'", (three_hours,)
         )
     connection.close()
-    assert "swept 3 hours ago" in findings(penstock_here)["ledger"]["says"]
+    assert "last clean-up 3 hours ago" in findings(penstock_here)["ledger"]["says"]
 
 
 @pytest.mark.usefixtures("not_installed")

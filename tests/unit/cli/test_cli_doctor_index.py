@@ -165,7 +165,7 @@ def test_a_server_that_is_not_there_is_told(folder: Path, penstock_here: Cli) ->
 
 def test_an_address_that_cannot_be_read_is_not_repeated(folder: Path, penstock_here: Cli) -> None:
     found = finding(folder, penstock_here, "postgresql://me:secret/secret@localhost")
-    assert found["says"] == "[routing] index_url: it is no address of PostgreSQL"
+    assert found["says"] == "[routing] index_url: it is not an address of PostgreSQL"
     assert found["do"].startswith("write postgresql://user:password@host:5432/name")
 
 

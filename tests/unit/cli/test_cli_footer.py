@@ -25,3 +25,11 @@ from penstock.contract.messages import Text
 def test_how_it_ended(reason: str, detail: str | None, said: str) -> None:
     metadata = Metadata(provider="p", model="m", request_id="r", latency_ms=0, stop_detail=detail)
     assert footer(Result((Text("Hi"),), "m", reason, metadata)).split(" · ")[-1] == said
+
+
+def test_who_finished_it_is_named() -> None:
+    metadata = Metadata(
+        provider="p", model="m", request_id="r", latency_ms=0, continued_by="second/m"
+    )
+    facts = footer(Result((Text("Hi"),), "m", "endTurn", metadata)).split(" · ")
+    assert "continued by second/m after a broken stream" in facts

@@ -84,7 +84,7 @@ async def test_a_key_from_its_creation_to_its_end(folder: Path, penstock_process
         (("x", "--expires", "soon"), "--expires: 'soon' is neither a time such as 30d"),
         (("x", "--expires", "2020-01-01"), "--expires: '2020-01-01' is over already"),
         (("x", "--expires", "999999999w"), "--expires: '999999999w' is too far away"),
-        (("x", "--tag", "team"), "--tag: 'team' is no tag; write name=value"),
+        (("x", "--tag", "team"), "--tag: 'team' is not a valid tag; write name=value"),
         (("x", "--budget", "much"), "--budget: 'much' is no amount"),
         (("x", "--budget", "nan"), "--budget: 'nan' is no amount"),
         (("x", "--budget", "-5"), "--budget: '-5' is no amount"),

@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_made_is_named(folder: Path, penstock_here: Cli)
         assert f"the folder {folder}/file cannot be made" in finished.error_line
     found = ledger_check(penstock_here)
     assert found["status"] == "problem"
-    assert "file is no folder that can be written to" in found["says"]
+    assert "file is not a writable folder" in found["says"]
 
 
 def test_folders_are_made_when_the_ledger_is(folder: Path, penstock_here: Cli) -> None:
@@ -100,7 +100,7 @@ def test_folders_are_made_when_the_ledger_is(folder: Path, penstock_here: Cli) -
     found = ledger_check(penstock_here)
     says, _, swept = found["says"].partition(": ")[2].rpartition("; ")
     assert (found["status"], says) == ("ok", "2 entries, no budgets; all adds up")
-    assert swept == "swept less than a minute ago"
+    assert swept == "last clean-up under a minute ago"
 
 
 def test_a_home_that_is_a_file_stops_only_who_needs_the_ledger(

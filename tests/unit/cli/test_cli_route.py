@@ -70,6 +70,25 @@ def test_the_table_tells_every_column_and_the_sentence(routed: Path, penstock_he
     assert plain[-1] == "small/gpt-6-luna is the only target: it is target 1 of 'plain'."
 
 
+def test_priorities_of_an_ordered_model_are_explained(folder: Path, penstock_here: Cli) -> None:
+    def explain(setting: str) -> str:
+        config = CONFIG.replace('routing = "learned"', setting)
+        (folder / "penstock.toml").write_text(config)
+        return penstock_here(*WHY, "--cost", "1").out.splitlines()[-1]
+
+    assert explain("").startswith(
+        "small/gpt-6-luna is first of 2 targets (priorities): it has the best utility of "
+    )
+    first = "big/gpt-6-astra is first of 2 targets (ordered): it is target 1 of 'assistant'."
+    assert explain('priorities = "off"') == (
+        f"{first} The request's priorities are not used: "
+        "`priorities` is \"off\" for the model 'assistant'."
+    )
+    assert explain('routing = "cheapest"').endswith(
+        "`routing` of the model 'assistant' is \"cheapest\"."
+    )
+
+
 def test_who_is_left_out_is_told(routed: Path, penstock_here: Cli) -> None:
     lines = penstock_here(*WHY, "--provider", "big").out.splitlines()
     assert lines[-1] == (

@@ -61,7 +61,7 @@ def test_only_the_model_that_is_named_learns(folder: Path, penstock_here: Cli) -
     (folder / "o.csv").write_text(ROWS)
     finished = penstock_here("route", "train", "o.csv", "--model", "words")
     assert finished.code == 2
-    assert "o.csv row 1, model: 'echo' is no configured target: write one of fake/words-60" in (
+    assert "o.csv row 1, model: 'echo' is not a configured target: write one of fake/words-60" in (
         finished.error_line
     )
     assert kept() == 0
@@ -84,7 +84,10 @@ def test_a_bar_shows_people_how_far_it_is(folder: Path) -> None:
         (("export", "o.txt"), "'o.txt' does not say its form"),
         (("export", "o.csv", "--since", "soon"), "--since: 'soon' is not known"),
         (("forget",), "--key: say what to forget"),
-        (("forget", "--older-than", "long"), "--older-than: 'long' is no time; write 30s"),
+        (
+            ("forget", "--older-than", "long"),
+            "--older-than: 'long' is not a valid duration; write 30s",
+        ),
         (("forget", "--key", "ci"), "--yes: nobody can be asked here"),
     ],
 )

@@ -158,7 +158,7 @@ async def test_nobody_asks_for_prompts_without_an_outcome_or_with_features(folde
     [
         ({"prompt": ""}, "o.jsonl row 2, prompt: is missing"),
         ({"prompt_id": "p", "prompt": ""}, "o.jsonl row 2, prompt: is missing: give the text"),
-        ({"prompt": "Why?", "score": 2}, "o.jsonl row 2, score: 2 is no number from 0 to 1"),
+        ({"prompt": "Why?", "score": 2}, "o.jsonl row 2, score: 2 is not a number from 0 to 1"),
     ],
 )
 async def test_a_wrong_row_is_told_before_anything_is_paid(

@@ -105,11 +105,11 @@ PRICED = '[models.m]\ntargets = ["groq/a", "groq/b"]\n'
     [
         (
             PRICED + '[models.m.prices."groq/a"]\ninput = -1\noutput = 1\n',
-            "line 4, models.m.prices.groq/a.input: input should be greater than or equal to 0",
+            "line 4, models.m.prices.groq/a.input: must be at least 0 (it is -1)",
         ),
         (
             PRICED + '[models.m.prices."groq/a"]\ninput = inf\noutput = 1\n',
-            "line 4, models.m.prices.groq/a.input: input should be a finite number",
+            "line 4, models.m.prices.groq/a.input: must be a finite number (it is inf)",
         ),
         (
             PRICED + '[models.m.prices."groq/a"]\ninput = 1\n',
@@ -197,33 +197,39 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
         ),
         (
             "[server]\nport = 70000\n",
-            "line 2, server.port: input should be less than or equal to 65535 (it is 70000)",
+            "line 2, server.port: must be at most 65535 (it is 70000)",
         ),
         (
             '[models.a]\ntargets = ["groq/a"]\nrouting = "learnd"\n',
-            "line 3, models.a.routing: input should be 'ordered', 'learned', 'cheapest' or "
+            "line 3, models.a.routing: must be 'ordered', 'learned', 'cheapest' or "
             "'fastest' (it is 'learnd')",
         ),
         (
             f'[server]\nport = "{"9x" * 90}"\n',
             f"line 2, server.port: must be a whole number (it is '{'9x' * 29}9...)",
         ),
-        (f"[server]\nport = 0x{'f' * 4_000}\n", "line 2, server.port: input should be"),
+        (f"[server]\nport = 0x{'f' * 4_000}\n", "line 2, server.port: must be"),
         (
             '[models.a]\ntargets = ["groq/a"]\nrouting = true\n',
-            "line 3, models.a.routing: input should be 'ordered', 'learned', 'cheapest' or "
+            "line 3, models.a.routing: must be 'ordered', 'learned', 'cheapest' or "
             "'fastest' (it is true)",
         ),
-        ("server.port = -1\n", "line 1, server.port: input should be greater than or equal to 0"),
-        ("server = { port = -1 }\n", "line 1, server.port: input should be greater than"),
+        ("server.port = -1\n", "line 1, server.port: must be at least 0 (it is -1)"),
+        ("server = { port = -1 }\n", "line 1, server.port: must be at least 0 (it is -1)"),
         ("server = 3\n", "line 1, server: must be a table"),
-        ("[pool]\nrequest_timeout_s = 0\n", "line 2, pool.request_timeout_s: input should be gr"),
-        ("[pool]\nrequest_timeout_s = inf\n", "line 2, pool.request_timeout_s: input should be"),
+        (
+            "[pool]\nrequest_timeout_s = 0\n",
+            "line 2, pool.request_timeout_s: must be more than 0 (it is 0)",
+        ),
+        (
+            "[pool]\nrequest_timeout_s = inf\n",
+            "line 2, pool.request_timeout_s: must be a finite number (it is inf)",
+        ),
         (
             "[models.a]\ntargets = [\n  'x/y',\n  'nonsense',\n]\n",
             "line 2, models.a.targets[1]: a target is written provider/model",
         ),
-        ("[models.a]\ntargets = []\n", "line 2, models.a.targets: tuple should have at least 1"),
+        ("[models.a]\ntargets = []\n", "line 2, models.a.targets: must have at least 1 item"),
         ("[models.a]\n", "line 1, models.a.targets: is missing"),
         (
             "[providers.x]\nurl = 'ftp://x'\n",
@@ -270,7 +276,10 @@ def test_a_key_that_does_not_exist_is_refused_with_its_line(
 
 def test_of_a_name_like_no_other_the_others_are_told() -> None:
     said = complaint("[models.m]\ntargets = ['embedded/smollm2']\nstrategy = 'learned'\n")
-    assert "models.m.strategy: there is no such setting; there are prices, routing, sticky," in said
+    assert (
+        "models.m.strategy: there is no such setting; there are prices, priorities, routing, sticky"
+        in said
+    )
 
 
 def test_a_list_in_the_place_of_a_table_is_refused_with_its_line() -> None:
@@ -285,6 +294,124 @@ def test_every_problem_is_reported_at_once() -> None:
         "line 3, server.prot",
         "line 5, limits.max_temperature",
     ]
+
+
+def test_problems_of_all_kinds_are_reported_at_once() -> None:
+    said = complaint(
+        """
+        [server]
+        port = "x"
+        [providers.local]
+        kind = "openai-chatt"
+        [providers.other]
+        kind = "vllm"
+        url = "${NOT_SET_ANYWHERE}"
+        retries = 3
+        [models.a]
+        targets = ["nope/x"]
+        [models.b]
+        targets = ["other/x"]
+        routing = "random"
+        [models.b.prices."other/y"]
+        input = 1
+        output = 1
+        [budgets.team]
+        limit_usd = 3
+        provider = "nope"
+        [keys.ci]
+        hash = "sha256:1"
+        [keys.cd]
+        hash = "sha256:%s"
+        models = ["b", "c"]
+        """
+        % ("0" * 64)
+    )
+    head, *rest = said.splitlines()
+    assert head == "penstock.toml has 9 problems"
+    assert [line.split(":")[0] for line in rest] == [
+        "line 3, server.port",
+        "line 5, providers.local.kind",
+        "line 8, providers.other.url",
+        "line 9, providers.other.retries",
+        "line 11, models.a.targets[0]",
+        "line 14, models.b.routing",
+        "line 20, budgets.team.provider",
+        "line 22, keys.ci.hash",
+        "line 25, keys.cd.models[1]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The names of wrong tables are known all the same.
+        "[providers.a]\nurl = 3\n[models.m]\ntargets = ['a/x']\n",
+        "[models.m]\ntargets = 3\n[keys.k]\nhash = 'sha256:%s'\nmodels = ['m']\n" % ("0" * 64),
+        "[models.m]\ntargets = ['x']\n[routing]\nembedder = 'm'\n",
+        "providers = 3\n[models.m]\ntargets = ['a/x']\n",
+        "[models.m]\ntargets = ['a/${NOT_SET_ANYWHERE}']\n[providers.a]\nkind = 'vllm'\n",
+    ],
+)
+def test_a_wrong_value_makes_no_further_problems(text: str) -> None:
+    assert "\n" not in complaint(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[server]\n[server]\n", "Cannot declare [server] twice (at line 2, column 8); put all"),
+        ("a.b = 1\n[a.b]\n", "; it is set already; keep one of the two"),
+        ("a = hello\n", "; write texts in quotes, decimals as 0.5, and true or false in"),
+        ("a = True\n", "; write texts in quotes, decimals as 0.5, and true or false in"),
+        ('a = "x\n', "; a text in quotes ends in its line: add the closing quote"),
+        ("a: 1\n", "; a setting is written name = value"),
+        ("a = 1 b = 2\n", "; write one setting a line, and texts in quotes"),
+        ("[a\n", "; a table is written [name]"),
+        ("a = {b = 1\n}\n", "; close it with } in the same line"),
+        ("a = {b = 1, b = 2}\n", "; keep one of the two"),
+    ],
+)
+def test_wrong_syntax_is_explained(text: str, said: str) -> None:
+    assert said in complaint(text)
+
+
+@pytest.mark.parametrize(
+    ("table", "setting"),
+    [
+        ("server", "tls_certificate"),
+        ("server", "tls_key"),
+        ("pool", "ca_file"),
+        ("providers.embedded", "model_path"),
+    ],
+)
+def test_a_windows_path_whose_escapes_are_valid_is_explained(table: str, setting: str) -> None:
+    said = complaint(f'[{table}]\n{setting} = "C:\\temp\\new.pem"\n')
+    assert said == (
+        f"penstock.toml, line 2, {table}.{setting}: in double quotes \\t is a control character: "
+        "write 'C:\\temp\\new.pem' in single quotes"
+    )
+
+
+def test_so_is_the_path_of_a_database() -> None:
+    said = complaint('[storage]\nurl = "sqlite:///C:\\new\\b.db"\n')
+    assert said.endswith("write 'sqlite:///C:\\new\\b.db' in single quotes")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[routing]\nembedder = ''\n", "routing.embedder: must have at least 1 character"),
+        ("[server]\nforwarded_fields = ['']\n", "[0]: must have at least 1 character"),
+        (f"[storage]\nowner = '{'x' * 201}'\n", "storage.owner: must have at most 200 characters"),
+        ("[server]\ncors_origins = ['https://a/b']\n", "an origin is written https://host or"),
+        ("[server]\nmcp_servers = ['x']\n", "write the address of a server, public, or *"),
+        ("[telemetry]\notlp_endpoint = 'x'\n", "an address begins with http:// or https://"),
+        ("[pool]\nhedge_quantile = 1\n", "must be less than 1 (it is 1)"),
+        ("[server]\ntls_key = 'x'\n", "line 1, server: tls_key requires tls_certificate"),
+    ],
+)
+def test_limits_are_said_in_the_words_of_the_file(text: str, said: str) -> None:
+    assert said in complaint(text)
 
 
 def test_a_windows_path_in_double_quotes_is_explained() -> None:

@@ -10,7 +10,10 @@ from penstock.engine.build.learning import embedder_name
 @pytest.mark.parametrize(
     ("embedder", "said"),
     [
-        ("zz", "line 4, routing.embedder: 'zz' is no embedder; write 'wordllama', provider/model"),
+        (
+            "zz",
+            "line 4, routing.embedder: 'zz' is not an embedder; write 'wordllama', provider/model",
+        ),
         ("zz/vectors", "line 4, routing.embedder: there is no provider 'zz'"),
         ("openai/", "line 4, routing.embedder: 'openai/' is no embedder"),
     ],

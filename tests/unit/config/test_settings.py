@@ -66,7 +66,7 @@ def test_an_index_in_a_database_takes_its_address_and_keeps_it_secret() -> None:
     [
         ({"index": "pgvector"}, 'index = "pgvector" takes index_url'),
         ({"index": "pgvector", "index_url": " "}, 'index = "pgvector" takes index_url'),
-        ({"index_url": "postgresql://me:Qx7@h/d"}, 'of no use without index = "pgvector"'),
+        ({"index_url": "postgresql://me:Qx7@h/d"}, 'index_url requires index = "pgvector"'),
         ({"index": "pgvector", "index_url": "mysql://me:Qx7@h/d"}, "begin with postgresql://"),
         ({"index": "ruvector", "index_url": "http://me:Qx7@h:8420"}, "connects to no server"),
         ({"index": "ruvector", "index_url": "postgres://me:Qx7@h/d"}, "remove index_url"),

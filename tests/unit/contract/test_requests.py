@@ -59,6 +59,7 @@ def test_every_option_finds_its_field() -> None:
         metadata={"user": "u1"},
         timeout=3,
         ignore_invalid_options=True,
+        adapt="adapt",
     )
     assert request == SamplingRequest(
         messages=(user("hi"),),
@@ -77,6 +78,7 @@ def test_every_option_finds_its_field() -> None:
         metadata={"user": "u1"},
         timeout=3.0,
         ignore_invalid_options=True,
+        adapt="adapt",
     )
     assert set(RequestOptions.__annotations__) == {*SamplingRequest.__struct_fields__} - {
         "messages",

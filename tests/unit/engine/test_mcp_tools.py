@@ -48,19 +48,19 @@ def test_a_good_server_is_handed_on(tool: MCPTool) -> None:
     [
         (
             MCPTool("ftp://host/mcp", "docs"),
-            "mcp_tools[0].url: ftp://host/... is no address; give one such as https://host/mcp",
+            "mcp_tools[0].url: ftp://host/... is not an address; give one such as https://host/mcp",
         ),
         (
             MCPTool("docs", "docs"),
-            "mcp_tools[0].url: docs is no address; give one such as https://host/mcp",
+            "mcp_tools[0].url: docs is not an address; give one such as https://host/mcp",
         ),
         (
             MCPTool("https://", "docs"),
-            "mcp_tools[0].url: https:// is no address; give one such as https://host/mcp",
+            "mcp_tools[0].url: https:// is not an address; give one such as https://host/mcp",
         ),
         (
             MCPTool("https://host:port/", "docs"),
-            "mcp_tools[0].url: https://host:port is no address; give one such as https://host/mcp",
+            "mcp_tools[0].url: https://host:port is not an address; give one such as https://host/mcp",
         ),
         (
             MCPTool(f"https://me:{SECRET}@host/mcp", "docs"),
@@ -95,7 +95,7 @@ def test_a_good_server_is_handed_on(tool: MCPTool) -> None:
         ),
         (
             MCPTool(URL, "docs", {"X Key": SECRET}),
-            "mcp_tools[0].http_headers: 'X Key' is no name of a header",
+            "mcp_tools[0].http_headers: 'X Key' is not a header name",
         ),
         (
             MCPTool(URL, "docs", {"X-Key": f"{SECRET}\r\nHost: evil"}),

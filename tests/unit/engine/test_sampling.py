@@ -46,6 +46,35 @@ def engine_on(*stubs: StubProvider) -> Engine:
 # MCP's params
 
 
+async def test_options_beside_the_params_are_honoured() -> None:
+    one, two = FakeProvider(name="one"), FakeProvider(name="two")
+    async with engine_with(one, two) as engine:
+        result = await engine.sample({**PARAMS, "_provider": "two", "_timeout": 30_000})
+        stream = await engine.sample_stream({**PARAMS, "_provider": "two", "_stream": True})
+        assert (await stream.result()).metadata.provider == "two"
+    assert result.metadata.provider == "two"
+    assert two.requests[0].timeout == 30
+
+
+@pytest.mark.parametrize(
+    ("name", "extra", "problem"),
+    [
+        ("sample", {"_provider": "none"}, "_provider: there is no provider 'none'"),
+        ("sample", {"_stream": True}, "_stream: is true, which sample() cannot do; call sample_"),
+        ("sample_stream", {"_stream": False}, "_stream: is false, which sample_stream() cannot"),
+        ("sample", {"_callback": 1}, "_callback: is not supported; read the events of sample_st"),
+        ("sample_stream", {"_timeout": 0}, "_timeout: 0 is not a positive number of milliseconds"),
+    ],
+)
+async def test_options_that_cannot_be_honoured_are_refused_by_name(
+    name: str, extra: dict[str, Any], problem: str
+) -> None:
+    async with engine_with(FakeProvider()) as engine:
+        with pytest.raises(InvalidRequest) as caught:
+            await getattr(engine, name)({**PARAMS, **extra})
+    assert [str(each)[: len(problem)] for each in caught.value.problems] == [problem]
+
+
 @pytest.mark.parametrize("params", [PARAMS, json.dumps(PARAMS), json.dumps(PARAMS).encode()])
 async def test_mcp_params_are_answered(params: Any) -> None:
     fake = FakeProvider()
@@ -61,6 +90,7 @@ async def test_mcp_params_are_answered(params: Any) -> None:
         system_prompt="Be brief.",
         model="fake/echo",
         timeout=30,
+        adapt="adapt",
     )
 
 
@@ -202,7 +232,9 @@ async def test_an_id_belongs_to_one_running_request(slow: Engine, pause: Pause) 
 @pytest.mark.parametrize("wrong", ["", "a b", "a\n", "é", "x" * 129, 7])
 async def test_an_id_that_no_header_can_carry_is_refused(wrong: Any) -> None:
     async with engine_on(StubProvider()) as engine:
-        with pytest.raises(InvalidRequest, match=r"request_id: .* is no id; give 1 to 128"):
+        with pytest.raises(
+            InvalidRequest, match=r"request_id: .* is not a valid id; give 1 to 128"
+        ):
             await engine.create_message("Hello", max_tokens=9, request_id=wrong)
 
 

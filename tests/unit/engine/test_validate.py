@@ -87,7 +87,7 @@ def test_a_good_request_is_handed_on_as_it_is() -> None:
         ),
         (
             {"model_preferences": ModelPreferences(cost=cast(Any, "1"))},
-            "model_preferences.cost: '1' is no number; give one from 0 to 1",
+            "model_preferences.cost: '1' is not a number; give one from 0 to 1",
         ),
         ({"tools": (ToolDefinition(""),)}, "tools[0].name: is empty"),
         (

@@ -166,17 +166,20 @@ def test_the_same_file_twice_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"score": 1.5}, "o.jsonl row 2, score: 1.5 is no number from 0 to 1"),
-        ({"score": None}, "row 2, score: None is no number from 0 to 1"),
-        ({"score": "good"}, "row 2, score: 'good' is no number from 0 to 1"),
-        ({"cost_usd": -1}, "row 2, cost_usd: -1 is no number from 0 to 1e+06"),
-        ({"model": "nope"}, "row 2, model: 'nope' is no configured target: write one of one/large"),
+        ({"score": 1.5}, "o.jsonl row 2, score: 1.5 is not a number from 0 to 1"),
+        ({"score": None}, "row 2, score: None is not a number from 0 to 1"),
+        ({"score": "good"}, "row 2, score: 'good' is not a number from 0 to 1"),
+        ({"cost_usd": -1}, "row 2, cost_usd: -1 is not a number from 0 to 1e+06"),
+        (
+            {"model": "nope"},
+            "row 2, model: 'nope' is not a configured target: write one of one/large",
+        ),
         ({"model": None}, "row 2, model: is missing: give provider/model"),
-        ({"model": ["large"]}, "row 2, model: ['large'] is no text: give provider/model"),
+        ({"model": ["large"]}, "row 2, model: ['large'] is not a text: give provider/model"),
         ({"cost_usd": 10**400}, f"row 2, cost_usd: 1{99 * '0'}... is no number"),
         ({"prompt_id": {"a": 1}}, "row 2, prompt_id: {'a': 1} is no text"),
         ({"prompt_id": "", "prompt": {"a": 1}}, "row 2, prompt: {'a': 1} is no text"),
-        ({"prompt_id": "p9", "prompt": 7}, "row 2, prompt: 7 is no text: give what the user"),
+        ({"prompt_id": "p9", "prompt": 7}, "row 2, prompt: 7 is not a text: give what the user"),
         ({"prompt_id": "p9"}, "row 2, prompt_id: 'p9' is the id of no prompt: add its row"),
         ({"prompt_id": None}, "row 2, prompt: is missing: give prompt_id or prompt"),
         ({"source": "oracle"}, "row 2, source: 'oracle' is none; give feedback, validation"),
@@ -267,7 +270,7 @@ def test_lines_of_json_may_have_a_mark_and_empty_lines(tmp_path: Path) -> None:
 def test_a_line_that_is_no_json_object_is_named(tmp_path: Path, line: bytes) -> None:
     file = tmp_path / "o.jsonl"
     file.write_bytes(b'{"prompt":"Why?","model":"one/large","score":1}\n' + line + b"\n")
-    with pytest.raises(InvalidRequest, match=r"o\.jsonl line 2: is no JSON object: .*mend it"):
+    with pytest.raises(InvalidRequest, match=r"o\.jsonl line 2: is not a JSON object: .*mend it"):
         trained(tmp_path, file)
     assert memory(tmp_path).counts() == Counts()
 

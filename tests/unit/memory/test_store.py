@@ -182,7 +182,7 @@ def test_a_label_of_a_request_that_nobody_knows_is_dropped(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
 def test_a_score_that_is_none_is_refused(store: SqliteOutcomes, score: float) -> None:
-    with pytest.raises(InvalidRequest, match=r"score: .* is no score; give a number from 0"):
+    with pytest.raises(InvalidRequest, match=r"score: .* is not a score; give a number from 0"):
         store.labelled(label("r", score))
 
 

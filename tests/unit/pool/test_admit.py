@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.contract.adaptation import Adaptation, dropped
 from penstock.contract.errors import UnsupportedOption
 from penstock.contract.exchange import SamplingRequest
 from penstock.contract.messages import Audio, Image, Text, ToolResult, ToolUse, assistant, user
@@ -17,7 +18,7 @@ from penstock.contract.options import (
     ToolDefinition,
 )
 from penstock.contract.ports import Target
-from penstock.pool.fit import admit
+from penstock.pool.fit import Fitted, admit
 
 TARGET = Target("groq", "llama")
 FULL = SamplingRequest(
@@ -41,11 +42,8 @@ SOUND = Audio(data="aGk=", mime_type="audio/wav")
 @pytest.mark.parametrize(
     ("lacking", "option", "emptied"),
     [
-        ({"system_prompt": False}, "system_prompt", {"system_prompt": None}),
         ({"temperature": False}, "temperature", {"temperature": None}),
-        ({"max_temperature": 0.4}, "temperature", {"temperature": None}),
-        ({"stop_sequences": False}, "stop_sequences", {"stop_sequences": ()}),
-        ({"max_stop_sequences": 1}, "stop_sequences", {"stop_sequences": ()}),
+        ({"max_temperature": 0.4}, "temperature", {"temperature": 0.4}),
         (
             {"tools": False},
             "tools",
@@ -68,9 +66,9 @@ def test_an_option_that_the_model_lacks_is_refused_or_dropped(
         f"groq/llama does not support {option}; leave it out, or set ignore_invalid_options=True"
     )
     assert (caught.value.provider, caught.value.model) == ("groq", "llama")
-    fitted, dropped = admit(LENIENT, able, TARGET)
-    assert dropped == (option,)
-    assert fitted == msgspec.structs.replace(LENIENT, **emptied)
+    fitted = admit(LENIENT, able, TARGET)
+    assert dropped(fitted.adapted) == (option,)
+    assert fitted.request == msgspec.structs.replace(LENIENT, **emptied)
 
 
 def test_a_limit_above_the_models_own_is_refused_or_lowered_to_it() -> None:
@@ -84,10 +82,10 @@ def test_a_limit_above_the_models_own_is_refused_or_lowered_to_it() -> None:
         "lower it, or set ignore_invalid_options=True"
     )
     lenient = msgspec.structs.replace(asked, ignore_invalid_options=True)
-    fitted, dropped = admit(lenient, able, TARGET)
-    assert dropped == ("max_tokens",)
-    assert fitted == msgspec.structs.replace(lenient, max_tokens=4096)
-    assert admit(asked, Capabilities(max_output=5000), TARGET) == (asked, ())
+    fitted = admit(lenient, able, TARGET)
+    assert fitted.adapted == (Adaptation("max_tokens", "adapted", "4096"),)
+    assert fitted.request == msgspec.structs.replace(lenient, max_tokens=4096)
+    assert admit(asked, Capabilities(max_output=5000), TARGET) == Fitted(asked)
 
 
 def test_a_remedy_is_given_for_every_option_at_once() -> None:
@@ -107,8 +105,9 @@ def test_a_model_that_always_thinks_is_not_told_to_stop() -> None:
     )
     # The dialects say "none" to such a model as the least that it takes.
     lenient = msgspec.structs.replace(asked, ignore_invalid_options=True)
-    assert admit(lenient, able, TARGET) == (lenient, ("reasoning_level",))
-    assert admit(FULL, able, TARGET) == (FULL, ())
+    adapted = (Adaptation("reasoning_level", "adapted", "least"),)
+    assert admit(lenient, able, TARGET) == Fitted(lenient, adapted)
+    assert admit(FULL, able, TARGET) == Fitted(FULL)
 
 
 def test_thinking_with_a_budget_needs_room_for_it() -> None:
@@ -117,18 +116,19 @@ def test_thinking_with_a_budget_needs_room_for_it() -> None:
     with pytest.raises(UnsupportedOption, match="reasoning_level with max_tokens up to 1024"):
         admit(asked, able, TARGET)
     lenient = msgspec.structs.replace(asked, ignore_invalid_options=True)
-    fitted, dropped = admit(lenient, able, TARGET)
-    assert (fitted.reasoning_level, dropped) == (None, ("reasoning_level",))
+    fitted = admit(lenient, able, TARGET)
+    assert fitted.request.reasoning_level is None
+    assert fitted.adapted == (Adaptation("reasoning_level", "adapted"),)
     for fits in ({"max_tokens": 1025}, {"reasoning_level": "none"}, {"reasoning_level": None}):
         passing = msgspec.structs.replace(asked, **fits)
-        assert admit(passing, able, TARGET) == (passing, ())
+        assert admit(passing, able, TARGET) == Fitted(passing)
 
 
 def test_the_beginning_of_an_answer_is_content_and_never_dropped() -> None:
     asked = msgspec.structs.replace(LENIENT, messages=(user("Count."), assistant("One,")))
-    assert admit(asked, Capabilities(prefill=True), TARGET) == (asked, ())
+    assert admit(asked, Capabilities(prefill=True), TARGET) == Fitted(asked)
     # Most APIs that do not go on with it answer behind it, which is no reason to refuse.
-    assert admit(asked, Capabilities(), TARGET) == (asked, ())
+    assert admit(asked, Capabilities(), TARGET) == Fitted(asked)
     with pytest.raises(UnsupportedOption) as caught:
         admit(asked, Capabilities(assistant_last=False), TARGET)
     assert caught.value.options == ("prefill",)
@@ -139,9 +139,9 @@ def test_the_beginning_of_an_answer_is_content_and_never_dropped() -> None:
 
 def test_a_request_that_fits_is_handed_on_as_it_is() -> None:
     able = Capabilities(max_temperature=0.5, max_stop_sequences=2)
-    fitted, dropped = admit(FULL, able, TARGET)
-    assert fitted is FULL
-    assert dropped == ()
+    fitted = admit(FULL, able, TARGET)
+    assert fitted.request is FULL
+    assert fitted == Fitted(FULL)
 
 
 def test_all_options_that_are_refused_are_named_at_once() -> None:
@@ -149,7 +149,7 @@ def test_all_options_that_are_refused_are_named_at_once() -> None:
     with pytest.raises(UnsupportedOption) as caught:
         admit(FULL, able, TARGET)
     assert caught.value.options == ("temperature", "reasoning_level")
-    assert admit(LENIENT, able, TARGET)[1] == ("temperature", "reasoning_level")
+    assert dropped(admit(LENIENT, able, TARGET).adapted) == ("temperature", "reasoning_level")
 
 
 def test_what_was_not_asked_for_is_not_missed() -> None:
@@ -164,7 +164,7 @@ def test_what_was_not_asked_for_is_not_missed() -> None:
         for name, value in msgspec.structs.asdict(Capabilities()).items()
         if value is True
     }
-    assert admit(plain, Capabilities(**unable, max_stop_sequences=0), TARGET) == (plain, ())
+    assert admit(plain, Capabilities(**unable, max_stop_sequences=0), TARGET) == Fitted(plain)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_content_is_never_dropped(
 )
 def test_content_that_the_model_takes_passes(part: Any, able: Capabilities) -> None:
     asked = SamplingRequest(messages=(user(part),), max_tokens=9)
-    assert admit(asked, able, TARGET) == (asked, ())
+    assert admit(asked, able, TARGET) == Fitted(asked)
 
 
 SERVED = msgspec.structs.replace(LENIENT, mcp_tools=(MCPTool("https://host/", "docs"),))
@@ -209,16 +209,17 @@ SERVED_ONLY = msgspec.structs.replace(SERVED, tools=())
 
 
 def test_servers_are_for_providers_that_connect_to_them() -> None:
-    assert admit(SERVED, Capabilities(native_mcp=True), TARGET) == (SERVED, ())
+    assert admit(SERVED, Capabilities(native_mcp=True), TARGET) == Fitted(SERVED)
     with pytest.raises(UnsupportedOption, match="llama does not support mcp_tools; leave"):
         admit(msgspec.structs.replace(SERVED, ignore_invalid_options=False), Capabilities(), TARGET)
 
 
 def test_a_choice_among_dropped_servers_goes_with_them_unless_functions_are_left() -> None:
-    assert admit(SERVED, Capabilities(), TARGET) == (LENIENT, ("mcp_tools",))
-    fitted, dropped = admit(SERVED_ONLY, Capabilities(), TARGET)
+    left_out = (Adaptation("mcp_tools", "adapted"),)
+    assert admit(SERVED, Capabilities(), TARGET) == Fitted(LENIENT, left_out)
     emptied = {"mcp_tools": (), "tool_choice": None, "parallel_tools": None}
-    assert (fitted, dropped) == (msgspec.structs.replace(SERVED_ONLY, **emptied), ("mcp_tools",))
+    bare = msgspec.structs.replace(SERVED_ONLY, **emptied)
+    assert admit(SERVED_ONLY, Capabilities(), TARGET) == Fitted(bare, left_out)
 
 
 EXTRA = Extra("anthropic", {"top_k": 5, "speed": "fast", "vendor": 1}, frozenset({"speed"}))
@@ -226,16 +227,17 @@ EXTRA = Extra("anthropic", {"top_k": 5, "speed": "fast", "vendor": 1}, frozenset
 
 def test_fields_of_a_dialect_are_for_those_who_speak_it() -> None:
     request = SamplingRequest(messages=(user("hi"),), max_tokens=9, extra=EXTRA)
-    assert admit(request, Capabilities(extra_of="anthropic"), TARGET) == (request, ())
+    assert admit(request, Capabilities(extra_of="anthropic"), TARGET) == Fitted(request)
     for able in (Capabilities(), Capabilities(extra_of="openai-chat")):
         with pytest.raises(UnsupportedOption, match="groq/llama does not support top_k, vendor;"):
             admit(request, able, TARGET)
         lenient = msgspec.structs.replace(request, ignore_invalid_options=True)
         bare = msgspec.structs.replace(lenient, extra=None)
-        assert admit(lenient, able, TARGET) == (bare, ("top_k", "vendor"))
+        left_out = (Adaptation("top_k", "adapted"), Adaptation("vendor", "adapted"))
+        assert admit(lenient, able, TARGET) == Fitted(bare, left_out)
 
 
 def test_fields_that_change_no_answer_hinder_nobody() -> None:
     hints = Extra("anthropic", {"speed": "fast"}, frozenset({"speed"}))
     request = SamplingRequest(messages=(user("hi"),), max_tokens=9, extra=hints)
-    assert admit(request, Capabilities(), TARGET) == (request, ())
+    assert admit(request, Capabilities(), TARGET) == Fitted(request)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from penstock.contract import errors
+from penstock.contract.adaptation import Adaptation
 from penstock.contract.errors import (
     AllTargetsFailed,
     AuthenticationFailed,
@@ -148,7 +149,7 @@ async def test_each_target_gets_the_request_that_fits_it() -> None:
     attempt, _ = await FailoverPool(
         lambda _: StubProvider(able=Capabilities(temperature=False))
     ).generate(ranked, asked)
-    assert attempt == Attempt(ranked[0], 1, ("temperature",))
+    assert attempt == Attempt(ranked[0], 1, (Adaptation("temperature", "adapted"),))
 
 
 async def test_a_target_that_cannot_take_an_option_is_passed_over() -> None:

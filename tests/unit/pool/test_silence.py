@@ -19,8 +19,14 @@ from penstock.contract.errors import (
     StreamInterrupted,
 )
 from penstock.contract.events import Chunk, Finished, ReasoningDelta, ToolUseDelta
-from penstock.contract.exchange import Reply, SamplingRequest, Usage
-from penstock.contract.messages import Text, ToolUse, user
+from penstock.contract.exchange import (
+    Reply,
+    SamplingRequest,
+    Transcript,
+    TranscriptionRequest,
+    Usage,
+)
+from penstock.contract.messages import Audio, Text, ToolUse, user
 from penstock.contract.options import Capabilities, Extra, ReasoningLevel
 from penstock.contract.ports import Provider, ProviderStream, Target
 from penstock.pool.failover import FailoverPool
@@ -303,3 +309,55 @@ async def test_what_thinking_takes_is_learnt_apart() -> None:
         state.first_after_thinking.add(10.0)
     assert state.first_after_thinking.silence_s(240) == 80
     assert state.first_tokens.silence_s(60) == 60
+
+
+HEARS = Capabilities(audio=True, transcription=True)
+HEARD = Transcript(text="hello")
+# Three megabytes; one more than 0.1 s is a second for each 100 kB.
+LONG_RECORDING = TranscriptionRequest(audio=Audio("A" * 4_000_000, "audio/wav"))
+RECORDING = TranscriptionRequest(audio=Audio("AAAA", "audio/wav"))
+
+
+class Silent(StubProvider):
+    """Does not transcribe before it may."""
+
+    def __init__(self) -> None:
+        super().__init__(name="first", able=HEARS)
+        self.pause = Pause()
+
+    async def transcribe(self, model: str, request: TranscriptionRequest) -> Transcript:
+        self.pause.reached.set()
+        await self.pause.over.wait()
+        return HEARD
+
+
+def transcribing_pool(first: StubProvider) -> FailoverPool:
+    second = StubProvider(name="second", able=HEARS, transcripts=lambda _: HEARD)
+    providers: dict[str, Provider] = {"first": first, "second": second}
+    settings = RetrySettings(retries=0, first_token_timeout_s=LIMIT_S)
+    return FailoverPool(providers.__getitem__, settings=settings)
+
+
+async def test_a_silent_target_gives_way_to_the_next_for_a_transcript() -> None:
+    first = Silent()
+    async with asyncio.timeout(30):
+        attempt, transcript = await transcribing_pool(first).transcribe((FIRST, SECOND), RECORDING)
+    assert (attempt.target, attempt.number, transcript) == (SECOND, 2, HEARD)
+    assert first.pause.reached.is_set()
+
+
+@pytest.mark.parametrize(
+    ("ranked", "recording"), [((FIRST,), RECORDING), ((FIRST, SECOND), LONG_RECORDING)]
+)
+async def test_a_transcript_may_take_longer_if_no_target_is_left_or_the_recording_is_long(
+    ranked: Sequence[Target], recording: TranscriptionRequest
+) -> None:
+    first = Silent()
+    asked = asyncio.create_task(transcribing_pool(first).transcribe(ranked, recording))
+    async with asyncio.timeout(30):
+        await first.pause.reached.wait()
+        done, _ = await asyncio.wait({asked}, timeout=2 * LIMIT_S)
+        assert not done
+        first.pause.over.set()
+        attempt, transcript = await asked
+    assert (attempt.target, attempt.number, transcript) == (FIRST, 1, HEARD)

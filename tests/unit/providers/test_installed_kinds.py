@@ -1,5 +1,7 @@
 """Providers of installed packages: the example package runs, and a bad package is named."""
 
+import asyncio
+import importlib
 import json
 import os
 import sys
@@ -13,7 +15,9 @@ import pytest
 
 import penstock
 from penstock.config.load import load
-from penstock.contract.errors import ConfigurationError
+from penstock.config.settings import Config
+from penstock.contract.errors import ConfigurationError, ContentRejected, ProviderUnavailable
+from penstock.contract.exchange import Reply
 from penstock.providers.http.transport import HttpTransport
 from penstock.providers.kinds import installed_kinds
 from penstock.providers.registry import BUILT_IN, KINDS, ProviderSettings, build
@@ -95,6 +99,43 @@ def test_the_gateway_uses_the_example_package(project: Path, installed: Path) ->
         assert streamed.rstrip().endswith("data: [DONE]")
 
 
+@pytest.mark.parametrize(
+    ("why", "expected"),
+    [
+        ("done", ("endTurn", None)),
+        ("limit", ("maxTokens", None)),
+        ("model_length", ("maxTokens", None)),
+        ("of_tomorrow", ("of_tomorrow", "of_tomorrow")),
+        ("error", ProviderUnavailable),
+        ("abort", ProviderUnavailable),
+        ("content_filter", ContentRejected),
+    ],
+)
+def test_the_example_reads_reasons_by_the_table_of_penstock(
+    installed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
+    expected: tuple[str, str | None] | type[Exception],
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
+    decode: Any = importlib.import_module("penstock_acme.decode")
+    last = json.dumps({"say": "Half", "why": why}).encode()
+
+    def streamed() -> Reply:
+        stream = decode.AcmeStream()
+        *_, finished = [*stream.feed([last]), *stream.finish()]
+        return finished.reply
+
+    for answer in (lambda: decode.decode(last), streamed):
+        if isinstance(expected, type):
+            with pytest.raises(expected):
+                answer()
+        else:
+            reply = answer()
+            assert reply.text == "Half"
+            assert (reply.stop_reason, reply.stop_detail) == expected
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Install]:
     """Puts a package of one module on the import path of this process."""
@@ -166,6 +207,76 @@ def test_a_package_that_cannot_be_used_is_named_when_its_kind_is_used(
         file.write_text(text)
         with pytest.raises(ConfigurationError, match=f"line {line}.*testpack-bad 2.0"):
             load(file)
+
+
+CARELESS = """\
+import json
+from penstock import Text, Usage
+from penstock.plugins import *
+
+def reply(body):
+    answer = json.loads(body)
+    return Reply((Text(answer["say"]),), "m", answer["why"], Usage(1, 1))
+
+class Lines(StreamReader):
+    end_mark, content = "why", "answer"
+    def _read(self, frames, events):
+        for frame in frames:
+            self._ended = True
+            events.append(Finished(reply(frame)))
+    def _partial(self):
+        return ""
+
+KIND = ProviderKind("careless", "A test", url="http://127.0.0.1:9", dialect=Dialect(
+    name="careless", framing="ndjson",
+    encode=lambda model, request, profile, stream: WireCall("/" + model, write_json({})),
+    decode=lambda body, headers: reply(body), stream_decoder=lambda headers: Lines(),
+    error=error_of_response,
+    models=ModelListDialect(lambda url, options: WireCall("/", method="GET"), lambda body: []),
+    authorize=bearer, catalogue=Catalogue(Capabilities()),
+))
+"""
+
+
+async def answer_with_the_name_of_the_model(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    why = head.split()[1].decode().strip("/")
+    body = json.dumps({"say": "Half", "why": why}).encode() + b"\n"
+    writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/x-ndjson\r\n")
+    writer.write(b"content-length: %d\r\n\r\n%s" % (len(body), body))
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_package_that_passes_reasons_on_is_read_by_the_table(
+    install: Install, stream: bool
+) -> None:
+    code = CARELESS.replace("import Text,", "import Capabilities, Text,")
+    install("testpack-careless", code, "careless = testpack_careless:KIND")
+    async with await asyncio.start_server(answer_with_the_name_of_the_model, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        own = {"kind": "careless", "url": f"http://127.0.0.1:{port}", "auth_token": "k"}
+        config = Config.model_validate({"providers": {"own": own}, "pool": {"retries": 0}})
+        async with penstock.open(config) as engine:
+
+            async def ask(why: str) -> penstock.Result:
+                model = f"own/{why}"
+                if not stream:
+                    return await engine.create_message("Hi", max_tokens=9, model=model)
+                started = await engine.create_message_stream("Hi", max_tokens=9, model=model)
+                return await started.result()
+
+            for why in ("error", "abort", "insufficient-system-resource"):
+                with pytest.raises(ProviderUnavailable):
+                    await ask(why)
+            with pytest.raises(ContentRejected):
+                await ask("content_filter")
+            unknown = await ask("of_tomorrow")
+            assert unknown.stop_reason == unknown.metadata.stop_detail == "of_tomorrow"
+            assert (await ask("length")).stop_reason == "maxTokens"
 
 
 def test_a_package_is_not_imported_before_its_kind_is_used(install: Install) -> None:

@@ -69,6 +69,40 @@ KNOWN_BEGINNINGS = (
     "ApiKey {}",
     "your api key {} is wrong",
     "bearer token {}",
+    "invalid api key ({})",
+    "invalid api key({}).",
+    "invalid api key [{}]",
+    "invalid api key <{}>",
+    "invalid api key ('{}')",
+    "invalid api key “{}”",
+    "invalid api key <b>{}</b>",
+    "the api key **{}** is wrong",
+    "the api key \u2013 {} \u2013 is wrong",
+    "| api key | {} |",
+    "the api key you provided ({}) is wrong",
+    "the api key that was sent is {}",
+    "the access token you sent: {}",
+    "the token '{}' is invalid",
+    'the token "{}" is invalid',
+    "the token `{}` is invalid",
+    "the token ('{}') is invalid",
+    "the token “{}” is invalid",
+    "the token\n{}\nis invalid",
+    "there is no key ({})",
+    "there is no key {}",
+    "key id {} is disabled",
+    "api key starting with {}",
+    "api key / {}",
+    "api key...{}",
+    "secret [ '{}' ]",
+    "api key &lt;{}&gt;",
+    "api key %28{}%29",
+    "api key \\u0028{}\\u0029",
+    "token &#39;{}&#39; is wrong",
+    "invalid key: {}",
+    "the key you gave is {}",
+    "credentials <{}> were refused",
+    "credential \\'{}\\' is wrong",
 )
 LABELLED = (
     "Bearer {}",
@@ -196,6 +230,15 @@ def test_no_key_survives_in_any_dialect(
         check(dialect, status, sent, secret)
 
 
+@pytest.mark.parametrize("shape", KNOWN_BEGINNINGS + LABELLED + LINES)
+@pytest.mark.parametrize("secret", ["ABCDEFGHIJKLMNOP", "0" * 16, "A1B2C3D4E5F6G7H8I9J0K1L2M3N4"])
+def test_each_shape_is_masked(shape: str, secret: str) -> None:
+    for text in (shape, f"well, {shape}", f"{shape} and more"):
+        shown = without_keys(text.format(*[secret] * shape.count("{}")))
+        assert secret not in shown
+        assert without_keys(shown) == shown
+
+
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @given(
     secret=QUOTED,
@@ -249,6 +292,18 @@ def test_a_refused_key_needs_no_shape(dialect: Dialect, secret: str, status: int
         "max_tokens: 5 is more than the tokens that are left",
         "the model asia-pacific.anthropic.claude is not in Asiapacificregion",
         "`input_tokens` (9) and key 'name' of tools[0]",
+        "missing api key (OPENAI_API_KEY), set the key 'ANTHROPIC_API_KEY_2'",
+        "unexpected token 'maxOutputTokens' in key 'response_format'",
+        "unexpected token '<', \"<!DOCTYPE html>\" is not valid JSON",
+        "duplicate key 'additionalProperties' (see json_schema.properties)",
+        "invalid api key. claude-sonnet-4-5-20250929 needs one, request req_011CSHoEeqs5C35K",
+        "no api key for claude-sonnet-4-5-20250929, see api_key_settings_2026",
+        "the key is missing, the token is expired and the credentials (if any) are not read",
+        "access_token_expires_at_20260101 is no field",
+        "invalid value for key 'max_completion_tokens_2' in messages.0.content.1.text",
+        "the key gpt-4.1-mini-2025-04-14 does not exist; key: messages.0.content.1.cache_control.",
+        "the security token in the request has expired (20261119T214211Z)",
+        "credentials for project my-project-12345678 are missing; token count 1234567890123456",
         "see https://platform.example.com/docs/api-keys/v2 for signature, credential and bearer",
     ],
 )
@@ -279,6 +334,7 @@ def test_nothing_is_taken_out_twice(text: str) -> None:
 ADVERSARIAL = (
     *("a", "x-", "\\", '"', '\\"', "&quot;", "%22", "%5C", "[", "<", "://", "://a:", "@", "sk-"),
     *("eyJ-", "Bearer ", "token ", "api_key: ", 'api_key="', "api_key=[", "key=", "input: "),
+    *("token (", "key '", "api key ", "api key (", "key - ", "token is ", "key is was "),
     *("Authorization: a=b, ", "\nx-api-key: a", "--", "-u ", "\\u0022", "%25", '"key": "'),
 )
 

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.exchange import SamplingRequest
+from penstock.contract.messages import user
 from penstock.providers.credentials import Secret
 from penstock.providers.fake.provider import FakeProvider
 from penstock.providers.http.transport import HttpTransport
@@ -21,7 +23,9 @@ from penstock.providers.registry import (
     unknown_kind,
 )
 from penstock.providers.wire.dialect import Dialect
+from tests.support.raw import RawServer, answering, whole
 
+ASK = SamplingRequest(messages=(user("hi"),), max_tokens=9)
 HOSTED = [kind for kind in BUILT_IN.values() if kind.key_variables and kind.url]
 SERVERS = [kind for kind in BUILT_IN.values() if kind.url and not kind.key_variables]
 
@@ -83,7 +87,7 @@ def test_without_its_key_a_hosted_provider_names_the_variable(
         build(ProviderSettings("mine", kind.name), transport)
     variable = kind.key_variables[0]
     assert str(caught.value).startswith(f"provider 'mine' needs a key: set {variable}")
-    assert str(caught.value).endswith("auth_token in [providers.mine] or in code")
+    assert str(caught.value).endswith("auth_token in [providers.mine]")
     monkeypatch.setenv(variable, "sk-1")
     provider = build(ProviderSettings("mine", kind.name), transport)
     assert isinstance(provider, WireProvider)
@@ -253,3 +257,39 @@ def test_an_unknown_kind_is_refused_with_the_nearest_one(
 def test_an_unknown_kind_that_resembles_none_gets_them_all() -> None:
     assert unknown_kind("zzz", ["b", "a"]) == "there is no provider 'zzz'; known: a, b"
     assert ", ".join(sorted(BUILT_IN)) in unknown_kind("zzzzzz")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "hint"),
+    [
+        ("openai-chat", "", "; if the API of this server is below /v1, add that to the url"),
+        ("openai", "/", "; if the API of this server is below /v1, add that to the url"),
+        ("vllm", "", "; if the API of this server is below /v1, add that to the url"),
+        ("openai-chat", "/v1", ""),
+        ("openai-chat", "/proxy/llm", ""),
+        (
+            "openai-chat",
+            "/v1/chat/completions",
+            "; the url is a base address: leave /chat/completions out",
+        ),
+        ("anthropic", "/v1", "; leave /v1 out of the url"),
+        ("anthropic", "", ""),
+        ("ollama", "/v1", "; leave /v1 out of the url"),
+    ],
+)
+async def test_an_address_with_a_wrong_path_gets_a_hint(
+    kind: str, path: str, hint: str, transport: HttpTransport
+) -> None:
+    body = whole(b'{"detail": "Not Found"}', status="404 Not Found")
+    async with RawServer(answering(body)) as server:
+        settings = ProviderSettings("mine", kind, url=server.url + path, auth_token=Secret("sk-1"))
+        provider = build(settings, transport)
+        with pytest.raises(PenstockError) as listing:
+            await provider.models()
+        with pytest.raises(PenstockError) as asking:
+            await provider.generate("m", ASK)
+    for error in (listing.value, asking.value):
+        # Ollama words its own advice.
+        advice = "the age of the server" if kind == "ollama" else "the model's name"
+        assert error.message.endswith(advice + hint)
+        assert str(error) == error.message

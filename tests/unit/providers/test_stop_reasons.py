@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,13 +24,17 @@ from penstock.contract.errors import (
     StreamInterrupted,
 )
 from penstock.contract.events import Finished, ProviderEvent
-from penstock.contract.exchange import Reply
+from penstock.contract.exchange import Reply, SamplingRequest
+from penstock.contract.messages import user
 from penstock.providers import anthropic as anthropic_dialect
 from penstock.providers import bedrock, gemini, ollama, openai_chat, openai_responses
+from penstock.providers.embedded.decode import Decoder
+from penstock.providers.embedded.encode import ChatCall
 from penstock.providers.wire.dialect import Dialect
 from penstock.providers.wire.stop_reasons import STOP_REASONS, StopReasonRow, meaning_of
 from penstock.streaming.eventstream import EventStreamMessage
 from penstock.streaming.sse import ServerSentEvent
+from penstock.testing import FakeProvider, FakeReply
 
 ERRORS: dict[str, type[PenstockError]] = {
     "filter": ContentRejected,
@@ -190,6 +195,46 @@ def test_an_unknown_reason_is_kept_by_its_name(kind: str, reason: str) -> None:
     for answer in both(kind, reason):
         reply = answer()
         assert (reply.text, reply.stop_reason, reply.stop_detail) == ("Half", reason, reason)
+
+
+def _embedded(reason: str) -> Reply:
+    decoder = Decoder(ChatCall(body=""), model="m")
+    chunks = chat(reason)[1][:-1]
+    (*_, last) = decoder.feed([frame.data.decode() for frame in chunks])
+    assert isinstance(last, Finished)
+    return last.reply
+
+
+def _fake(reason: str) -> Reply:
+    fake = FakeProvider([FakeReply(text="Half", stop_reason=reason)])
+    request = SamplingRequest(messages=(user("Hi"),), max_tokens=9)
+    return asyncio.run(fake.generate("echo", request))
+
+
+WITHOUT_WIRE = pytest.mark.parametrize("answer", [_embedded, _fake], ids=["embedded", "fake"])
+
+
+@WITHOUT_WIRE
+@pytest.mark.parametrize("row", STOP_REASONS, ids=lambda row: row.reason)
+def test_each_row_without_a_wire(answer: Callable[[str], Reply], row: StopReasonRow) -> None:
+    for reason in written(row):
+        expected = STOPS.get(row.meaning)
+        if expected is None:
+            with pytest.raises(ERRORS[row.meaning]) as caught:
+                answer(reason)
+            assert type(caught.value) is ERRORS[row.meaning]
+            if isinstance(caught.value, ContentRejected):
+                assert caught.value.partial == "Half"
+            continue
+        reply = answer(reason)
+        detail = "missing" if row.meaning == "none" else None
+        assert (reply.text, reply.stop_reason, reply.stop_detail) == ("Half", expected, detail)
+
+
+@WITHOUT_WIRE
+def test_an_unknown_reason_is_kept_without_a_wire(answer: Callable[[str], Reply]) -> None:
+    reply = answer("of_tomorrow")
+    assert (reply.stop_reason, reply.stop_detail) == ("of_tomorrow", "of_tomorrow")
 
 
 def test_a_reason_without_end_is_cut() -> None:

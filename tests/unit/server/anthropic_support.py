@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from tests.unit.server.gateway_support import frames_of
+
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 
@@ -18,7 +20,7 @@ def body(*messages: Any, **fields: Any) -> dict[str, Any]:
 
 def read_events(text: str) -> list[Any]:
     """The data of each event, whose name is its type."""
-    frames = text.split("\n\n")
+    frames = frames_of(text)
     assert frames.pop() == "", "the stream does not end with a whole event"
     events: list[Any] = []
     for frame in frames:

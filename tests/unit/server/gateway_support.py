@@ -75,9 +75,14 @@ def chat_body(*messages: Any, **fields: Any) -> dict[str, Any]:
     return {"messages": conversation, "max_tokens": 100, **fields}
 
 
+def frames_of(text: str) -> list[str]:
+    """What stands between the blank lines of a stream, without the gateway's own comments."""
+    return [frame for frame in text.split("\n\n") if not frame.startswith(": x-penstock-")]
+
+
 def read_events(text: str) -> list[Any]:
     """The data of each event."""
-    frames = text.split("\n\n")
+    frames = frames_of(text)
     assert frames.pop() == "", "the stream does not end with a whole event"
     assert all(frame.startswith("data: ") and "\n" not in frame for frame in frames)
     return [

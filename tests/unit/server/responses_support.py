@@ -6,13 +6,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock.contract.messages import Content, MCPCall, Reasoning, Text, ToolUse
+from tests.unit.server.gateway_support import frames_of
 
 RESPONSES = "/v1/responses"
 
 
 def read_events(text: str) -> list[dict[str, Any]]:
     """The events of a stream: each says its type twice, and they are numbered without a gap."""
-    frames = text.split("\n\n")
+    frames = frames_of(text)
     assert frames.pop() == "", "the stream does not end with a whole event"
     events: list[dict[str, Any]] = []
     for number, frame in enumerate(frames):

@@ -81,6 +81,25 @@ async def test_targets_and_requests_that_were_stopped() -> None:
     assert up["after"][0]["state"] == "closed"
 
 
+async def test_usage_that_was_recorded_by_hand_is_kept_without_its_prompt() -> None:
+    order = {
+        "target": "fake/echo",
+        "usage": {"input_tokens": 900, "output_tokens": 80},
+        "key": "ci",
+        "prompt": "a secret question",
+    }
+    async with administered() as admin:
+        await admin.send("POST", "usage", order, status=201)
+        await admin.error("POST", "usage", 404, json={**order, "key": "nope"})
+        await admin.send("POST", "estimate", {"prompt": "Hi"})
+        await admin.get("usage")
+        (entry,) = await trail(admin)
+    assert (entry["action"], entry["subject"]) == ("record_usage", "fake/echo")
+    assert entry["details"]["key"] == "ci"
+    assert entry["details"]["usage"]["input_tokens"] == 900
+    assert "prompt" not in entry["details"]
+
+
 async def test_what_fails_and_what_only_looks_is_not_kept() -> None:
     async with administered() as admin:
         await admin.error("POST", "keys", 404, json={"name": "x", "models": ["nope"]})
@@ -150,7 +169,7 @@ def test_every_endpoint_that_changes_something_is_recorded() -> None:
         for each in endpoints
         if each.method != "GET" and not hasattr(each.run, "__wrapped__")
     }
-    assert plain == {"POST /admin/v1/route"}
+    assert plain == {"POST /admin/v1/route", "POST /admin/v1/estimate"}
 
 
 # -- the store

@@ -62,6 +62,7 @@ async def test_a_request_is_kept_with_its_route_attempts_timings_and_cost() -> N
         "retryable": False,
         "usage": {"input_tokens": 20, "output_tokens": 10},
         "dropped_options": [],
+        "adapted": [],
     }
     assert info["started"] <= attempt["started"]
     assert 0 <= attempt["duration_s"] <= info["duration_s"]

@@ -30,7 +30,7 @@ from tests.unit.server.sampling_support import socket_of
 SOURCE = Path(penstock.__file__).parent
 PYTHON = re.compile(
     r"=(True|False|None)\b|\bpenstock\.[a-z_]+\(|\bpenstock\.[A-Z]|\bengine\.\w+\(|\bawait\b"
-    r"|ignore_invalid_options|\bkeyword argument"
+    r"|ignore_invalid_options|\bkeyword argument|\b(in|from|your) code\b"
 )
 INSIDE = {
     "cli": "the command line words its own errors",
@@ -45,7 +45,7 @@ WORDS = {
     "contract/errors.py": "the table of advice for Python",
     "contract/checks/spelling.py": "TypeErrors of calls in Python",
     "server/process/banner.py": "the start-up screen",
-    "budget/accounts.py": "an error of the Python API of the ledger",
+    "budget/queries.py": "an error of the Python API of the ledger",
 }
 
 
@@ -60,6 +60,7 @@ class Plain(FakeProvider):
             reasoning=False,
             output_schema=False,
             images=False,
+            parallel_tools_switch=False,
             embeddings=True,
         )
 
@@ -122,9 +123,10 @@ SAMPLED = {"role": "user", "content": {"type": "text", "text": "Hi"}}
 SOUND = {"type": "audio", "data": WAV, "mimeType": "audio/wav"}
 TOOL = {"name": "t", "description": "d"}
 SCHEMA = {"type": "object"}
+SOUNDING = {"messages": [SAMPLED], "maxTokens": 9, "temperature": 0.5}
 ASKED: list[tuple[str, dict[str, Any], str]] = [
     ("/v1/chat/completions", {"messages": [SAID], "temperature": 0.5}, "temperature"),
-    ("/v1/chat/completions", {"messages": [SAID], "stop": ["x"]}, "stop"),
+    ("/v1/chat/completions", {"messages": [SAID], "parallel_tool_calls": False}, "parallel"),
     ("/v1/chat/completions", {"messages": [SAID], "reasoning_effort": "high"}, "reasoning"),
     (
         "/v1/chat/completions",
@@ -180,10 +182,8 @@ ASKED: list[tuple[str, dict[str, Any], str]] = [
 async def test_what_a_model_refuses_is_said_without_python(
     plain: Gateway, path: str, body: dict[str, Any], named: str, stream: bool
 ) -> None:
-    answer = await plain.client.post(path, json={**body, "stream": stream})
-    if answer.status_code == 200:
-        # Adapted or emulated, not refused.
-        return
+    strict = {"x-penstock-adapt": "refuse"}
+    answer = await plain.client.post(path, json={**body, "stream": stream}, headers=strict)
     assert answer.status_code == 400, answer.text
     assert named in answer.text
     assert not PYTHON.search(answer.text), answer.text
@@ -191,7 +191,7 @@ async def test_what_a_model_refuses_is_said_without_python(
 
 async def test_the_websocket_says_it_without_python(plain: Gateway) -> None:
     async with socket_of(plain) as socket:
-        await socket.ask(1, "Hi", temperature=0.5)
+        await socket.send(type="createMessage", id=1, params=SOUNDING, adapt="refuse")
         message = json.dumps(await socket.end(1))
         assert "temperature" in message
         assert not PYTHON.search(message), message
@@ -199,9 +199,10 @@ async def test_the_websocket_says_it_without_python(plain: Gateway) -> None:
 
 async def test_mcp_says_it_without_python(plain: Gateway) -> None:
     async with Client(over_http(MCPTool(f"{plain.url}/mcp", "penstock", {}))) as client:
-        result = await client.call_tool("generate", {"prompt": "Hi", "temperature": 0.5})
+        asked = {"prompt": "Hi", "output_schema": SCHEMA}
+        result = await client.call_tool("generate", asked)
         message = result.model_dump_json()
-        assert "temperature" in message
+        assert "output_schema" in message
         assert not PYTHON.search(message), message
 
 
@@ -210,5 +211,6 @@ async def test_several_targets_say_it_without_python() -> None:
     engine, _ = keyed_engine(fake)
     async with running_gateway(engine) as gateway:
         body = {"messages": [SAID], "temperature": 0.5, "model": "assistant"}
-        answer = await gateway.client.post("/v1/chat/completions", json=body)
+        strict = {"x-penstock-adapt": "refuse"}
+        answer = await gateway.client.post("/v1/chat/completions", json=body, headers=strict)
         assert not PYTHON.search(answer.text), answer.text

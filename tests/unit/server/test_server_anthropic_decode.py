@@ -119,7 +119,7 @@ def test_the_least_that_a_caller_may_say() -> None:
         ({"thinking": {"type": "enabled", "budget_tokens": 4096}}, "reasoning_level", "med"),
         ({"thinking": {"type": "enabled", "budget_tokens": 16_384}}, "reasoning_level", "high"),
         ({"output_config": {"effort": "low"}}, "reasoning_level", "low"),
-        ({"output_config": {"effort": "xhigh"}}, "reasoning_level", "high"),
+        ({"output_config": {"effort": "xhigh"}}, "reasoning_level", "xhigh"),
         ({"output_config": {}}, "reasoning_level", None),
         ({"tool_choice": {"type": "auto"}}, "tool_choice", ToolChoice("auto")),
         ({"tool_choice": {"type": "any"}}, "tool_choice", ToolChoice("required")),

@@ -205,7 +205,9 @@ async def test_an_option_that_the_model_does_not_take() -> None:
         tools = [{"name": "f", "input_schema": {"type": "object"}}]
         choice = {"type": "auto", "disable_parallel_tool_use": True}
         response = await gateway.client.post(
-            MESSAGES, json=body(model="ollama/m", tools=tools, tool_choice=choice)
+            MESSAGES,
+            json=body(model="ollama/m", tools=tools, tool_choice=choice),
+            headers={"x-penstock-adapt": "refuse"},
         )
     status, kind, message = told(response)
     assert (status, kind) == (400, "invalid_request_error")

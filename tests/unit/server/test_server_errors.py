@@ -76,7 +76,6 @@ CASES: list[tuple[Exception, int, str, str | None, str | None]] = [
     (BudgetExceeded("no"), 429, "insufficient_quota", "insufficient_quota", None),
     (RequestCancelled("no"), 499, "invalid_request_error", "request_cancelled", None),
     (ConfigurationError("no"), 500, "server_error", "configuration_error", None),
-    (StorageUnavailable("no"), 503, "server_error", "storage_unavailable", None),
     (PromptContextFailed("no"), 500, "server_error", "prompt_context_failed", None),
     (ToolFailed("no"), 500, "server_error", "tool_failed", None),
     (AuthenticationFailed("no"), 502, "upstream_error", "upstream_authentication_failed", None),
@@ -122,6 +121,17 @@ def test_an_error_on_the_openai_wire(
         "error": {"message": str(error), "type": kind, "param": param, "code": code}
     }
     assert OPENAI_ERRORS.event(failure) == b"data: " + OPENAI_ERRORS.body(failure) + b"\n\n"
+
+
+def test_a_store_that_fails_is_not_named() -> None:
+    """Its message has the path of a file of the server."""
+    for error in (
+        StorageUnavailable("the ledger /srv/penstock.db is locked", retry_after=5.0),
+        AllTargetsFailed("/srv/penstock.db", attempts=[StorageUnavailable("/srv/penstock.db")]),
+    ):
+        failure = failure_of(error)
+        assert (failure.status, failure.code) == (503, "storage_unavailable")
+        assert failure.message.endswith("the reason is in its log")
 
 
 def tree(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import pytest
 from penstock.config.load import load
 from penstock.engine.engine import Engine
 from penstock.keys.records import hash_of, new_text
+from penstock.server.process.reload import Reloader
 from tests.support.keyed import ADMIN, bearer
 from tests.unit.cli.harness import run_penstock
 from tests.unit.server.gateway_support import CHAT, Gateway, chat_body, running_gateway
@@ -39,6 +41,8 @@ LIMITS = {
     "budget": {"limit_usd": USD, "period": "day"},
 }
 IN_TOML = f'models = ["default"]\nrequests_per_minute = {REQUESTS}\ntokens_per_minute = {TOKENS}\n'
+ALL_IN_TOML = f'{IN_TOML}budget = {{ limit_usd = {USD}, period = "day" }}\n'
+LOOSE_IN_TOML = 'models = ["other"]\nrequests_per_minute = 50\nbudget = { limit_usd = 70 }\n'
 ON_LINE = (
     *("--models", "default", "--requests-per-minute", str(REQUESTS)),
     *("--tokens-per-minute", str(TOKENS)),
@@ -136,13 +140,27 @@ async def file_overridden_by_command(world: World) -> None:
     await world.cli("budget", "set", "key:k", str(USD), "--period", "day")
 
 
+async def in_the_file_after_a_reload(world: World) -> None:
+    """The file says other limits at first: see `started`."""
+    file = world.folder / "penstock.toml"
+    before = file.read_text()
+    assert LOOSE_IN_TOML in before
+    gateway = world.gateway
+    reloader = Reloader(
+        gateway.engine.config, (file,), lambda: load(file), gateway.app.change, None
+    )
+    file.write_text(before.replace(LOOSE_IN_TOML, ALL_IN_TOML))
+    await reloader.reload()
+
+
 async def rotated(world: World) -> None:
     await world.cli("keys", "create", "k", *ON_LINE, *OF_BUDGET)
     world.text = (await world.admin("POST", "keys/k/rotate", {"grace_s": 0}))["key"]
 
 
 SETTERS: dict[Callable[[World], Awaitable[None]], str] = {
-    in_the_file: f'{IN_TOML}budget = {{ limit_usd = {USD}, period = "day" }}\n',
+    in_the_file: ALL_IN_TOML,
+    in_the_file_after_a_reload: LOOSE_IN_TOML,
     created_by_command: "",
     changed_by_command: "",
     changed_by_command_in_steps: "",
@@ -218,11 +236,54 @@ async def by_budgets_and_headers(world: World) -> Shown:
         [(one["limit_usd"], one["period"]) for one in budgets if one["name"] == "key:k"]
         for budgets in (of_admin, of_cli)
     ]
-    assert each[0] == each[1]
+    assert each[0] == each[1] == await _budget_in_metrics(world) == await _budget_at_mcp(world)
     return Shown(models, limits[0], limits[1], each[0][0] if each[0] else None)
 
 
-READERS = (by_list_command, by_admin, by_the_key_itself, by_budgets_and_headers)
+async def _budget_in_metrics(world: World) -> list[tuple[float, str]]:
+    page = await world.gateway.client.get("/metrics", headers=bearer(ADMIN))
+    pattern = r'^penstock_budget_limit_usd\{budget="key:k",period="(\w+)"\} (\S+)$'
+    found = re.findall(pattern, page.text, re.MULTILINE)
+    return [(float(usd), period) for period, usd in found]
+
+
+async def _budget_at_mcp(world: World) -> list[tuple[float, str]]:
+    """The resource as the key itself reads it."""
+    read = {"method": "resources/read", "params": {"uri": "penstock://budgets"}}
+    answer = await world.gateway.client.post(
+        "/mcp",
+        json={"jsonrpc": "2.0", "id": 1, **read},
+        headers={**bearer(world.text), "accept": "application/json, text/event-stream"},
+    )
+    (data,) = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
+    (content,) = json.loads(data)["result"]["contents"]
+    return [
+        (each["limit_usd"], each["period"])
+        for each in json.loads(content["text"])["budgets"]
+        if each["name"] == "key:k"
+    ]
+
+
+async def by_the_table(world: World) -> Shown:
+    """The list for people, which names limits in one column."""
+    (line,) = [line for line in (await world.cli("keys", "list")).splitlines() if _is_live(line)]
+    models = re.search(r"active  +(\S+)", line)
+    assert models
+    requests, tokens = (re.search(rf"(\d+) {what}", line) for what in ("requests", "tokens"))
+    budget = re.search(r"\$([\d.]+) an? (\w+)", line)
+    return Shown(
+        [] if models[1] == "all" else [models[1]],
+        None if requests is None else int(requests[1]),
+        None if tokens is None else int(tokens[1]),
+        None if budget is None else (float(budget[1]), budget[2]),
+    )
+
+
+def _is_live(line: str) -> bool:
+    return line.startswith("k ") and " active " in line
+
+
+READERS = (by_list_command, by_admin, by_the_key_itself, by_the_table, by_budgets_and_headers)
 
 
 async def enforced(world: World) -> None:
@@ -279,10 +340,26 @@ async def test_what_is_taken_away_is_neither_shown_nor_enforced(tmp_path: Path) 
         names = ("models", "requests-per-minute", "tokens-per-minute", "budget")
         await world.cli("keys", "set", "k", "--unset", ",".join(names))
         nothing = Shown([], None, None, None)
-        for reader in READERS[:3]:
+        for reader in READERS[:4]:
             assert await reader(world) == nothing, reader.__name__
         for _ in range(REQUESTS + 1):
             body = chat_body("Hi", model="default", max_tokens=TOKENS)
             assert (await world.call("POST", CHAT, body)).status_code == 200
         body = chat_body("Hi", model="other", max_tokens=5)
+        assert (await world.call("POST", CHAT, body)).status_code == 200
+
+
+@pytest.mark.timeout(300)
+async def test_a_budget_that_is_deleted_is_neither_shown_nor_enforced(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(CONFIG)
+    engine = Engine(load(file), model_files=False, keep_books=True)
+    async with running_gateway(engine) as gateway:
+        world = World(tmp_path, gateway)
+        await created_by_command(world)
+        await world.admin("DELETE", "budgets/key:k")
+        expected = Shown(["default"], REQUESTS, TOKENS, None)
+        for reader in READERS:
+            assert await reader(world) == expected, reader.__name__
+        body = chat_body("Hi", model="default", max_tokens=60)
         assert (await world.call("POST", CHAT, body)).status_code == 200

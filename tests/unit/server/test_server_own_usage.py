@@ -73,6 +73,16 @@ async def test_a_key_sees_its_own_spending_limits_and_requests() -> None:
         )
 
 
+async def test_without_a_ledger_nothing_is_listed_as_used() -> None:
+    async with running_gateway(engine_with(FakeProvider())) as gateway:
+        await gateway.chat("Hi")
+        answer = await gateway.client.get("/v1/usage")
+    assert answer.status_code == 200, answer.text
+    shown = answer.json()
+    assert (shown["periods"], shown["models"]) == ([], [])
+    assert [each["outcome"] for each in shown["requests"]] == ["ok"]
+
+
 async def test_budgets_of_others_and_of_all_are_not_shown() -> None:
     async with administered(**KEYS) as admin:
         await admin.send("PUT", "budgets/total", {"limit_usd": 77})
@@ -169,6 +179,40 @@ async def test_an_estimate_takes_the_body_of_a_chat_completion_and_calls_nothing
         assert "which is more than its whole limit" in said["targets"][0]["budgets"][0]["reason"]
         entries = (await admin.get("ledger"))["entries"]
         assert entries == []
+
+
+async def estimated(admin: Admin, key: str, max_tokens: int = 10) -> dict[str, dict[str, Any]]:
+    """The verdicts of the one target, by the names of the budgets."""
+    body = chat_body("Hi there", model="default", max_tokens=max_tokens)
+    answer = await admin.gateway.client.post(
+        "/v1/estimate", json=body, headers=bearer(admin.texts[key])
+    )
+    assert answer.status_code == 200, answer.text
+    (target,) = answer.json()["targets"]
+    return {each["budget"]: each for each in target["budgets"]}
+
+
+async def test_an_estimate_shows_a_limited_key_no_amounts_of_other_budgets() -> None:
+    async with administered(**KEYS) as admin:
+        await admin.send("PUT", "budgets/total", {"limit_usd": 77})
+        await admin.send("PUT", "budgets/tiny", {"limit_usd": 0.000123, "tags": {"team": "blue"}})
+        await admin.send("PUT", "budgets/mine", {"limit_usd": 3, "key": "ci", "provider": "fake"})
+        limited = await estimated(admin, "ci")
+        assert limited.keys() == {"total", "tiny", "mine", "key:ci"}
+        for name in ("total", "tiny"):
+            assert limited[name]["limit_nanos"] is limited[name]["remaining_nanos"] is None
+        assert limited["total"]["fits"]
+        assert limited["total"]["asked_nanos"] == limited["mine"]["asked_nanos"] > 0
+        assert not limited["tiny"]["fits"]
+        assert limited["tiny"]["reason"] == "budget 'tiny' has no room for this call"
+        assert (limited["mine"]["limit_nanos"], limited["mine"]["fits"]) == (3 * 10**9, True)
+        assert limited["key:ci"]["limit_nanos"] == 5 * 10**9
+        # A key of an operator, which is limited to no models, and the administrator see all.
+        assert (await estimated(admin, "cd"))["total"]["limit_nanos"] == 77 * 10**9
+        order = {"prompt": "Hi there", "max_tokens": 10, "model": "default", "key": "ci"}
+        (target,) = (await admin.send("POST", "estimate", order))["targets"]
+        amounts = {each["budget"]: each["limit_nanos"] for each in target["budgets"]}
+        assert amounts["total"] == 77 * 10**9
 
 
 @pytest.mark.parametrize(

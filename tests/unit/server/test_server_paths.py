@@ -16,6 +16,8 @@ from penstock.config.settings import Config, ModelConfig, ProviderConfig, Storag
 from penstock.keys.records import hash_of, new_text
 from penstock.server.openapi.public import doors_document
 from penstock.server.ops.home import ROUTES
+from tests.support.keyed import ADMIN, bearer
+from tests.unit.server.admin_support import administered
 from tests.unit.server.gateway_support import Gateway, chat_body, running_gateway
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -66,6 +68,8 @@ async def test_a_base_url_works_with_and_without_v1(gateway: Gateway, base: str)
         ("/v1/response", "/v1/responses"),
         ("/metric", "/metrics"),
         ("/v1/sampling/createmessage", "/v1/sampling/createMessage"),
+        ("/v1/mcp", "/mcp"),
+        ("/v1/health", "/health"),
         ("/nothing/like/it", None),
         ("/v1/chat/completions" + "x" * 200, None),
     ],
@@ -77,6 +81,44 @@ async def test_an_unknown_path_names_the_nearest(
     assert response.status_code == 404
     said = response.json()["error"]["message"]
     assert said.endswith(f"; did you mean {near}?" if near else path)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1", "it, such as /v1/usage"),
+        ("/v1/", "it, such as /v1/usage"),
+        ("/v1/chat", "it, such as /v1/chat/completions"),
+        ("/admin", "/admin/v1/"),
+        ("/admin/v1", "/admin/v1/"),
+    ],
+)
+async def test_a_path_above_endpoints_says_so(path: str, said: str) -> None:
+    async with administered() as admin:
+        key = ADMIN if path.startswith("/admin") else admin.texts["ci"]
+        response = await admin.gateway.client.post(path, headers=bearer(key))
+    assert response.status_code == 404
+    message = response.json()["error"]["message"]
+    assert message == f"there is nothing at {path}; the endpoints are below {said}"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("requets", "; did you mean /admin/v1/requests?"),
+        ("requests/req_1/x", "; did you mean /admin/v1/requests/req_1?"),
+        ("budgets/team/rest", "; did you mean /admin/v1/budgets/team/reset?"),
+        ("key/ci", "; did you mean /admin/v1/keys/ci?"),
+        ("target", "; did you mean /admin/v1/targets?"),
+        ("", "; the endpoints are below it, such as /admin/v1/keys"),
+        ("nothing", ""),
+        ("requests" + "/x" * 60, ""),
+    ],
+)
+async def test_an_unknown_path_of_the_admin_api_names_the_nearest(path: str, said: str) -> None:
+    async with administered() as admin:
+        message = (await admin.error("GET", path, 404))["message"]
+    assert message == f"there is nothing at /admin/v1/{path}"[: len(message) - len(said)] + said
 
 
 async def test_no_spelling_passes_a_key_or_reaches_the_admin_api(tmp_path: Path) -> None:

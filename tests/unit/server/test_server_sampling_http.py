@@ -67,7 +67,7 @@ async def test_all_params_reach_the_provider(gateway: Gateway, fake: FakeProvide
             "speedPriority": 0.2,
             "intelligencePriority": 0.3,
         },
-        includeContext="thisServer",
+        includeContext="none",
         metadata={"user": "u1"},
         tools=[TOOL],
         toolChoice={"mode": "none"},
@@ -81,7 +81,7 @@ async def test_all_params_reach_the_provider(gateway: Gateway, fake: FakeProvide
     assert asked.temperature == 0.5
     assert asked.stop_sequences == ("END", "STOP")
     assert asked.model_preferences == ModelPreferences(("echo",), 0.1, 0.2, 0.3)
-    assert asked.include_context == "thisServer"
+    assert asked.include_context == "none"
     assert asked.metadata == {"user": "u1"}
     assert asked.tools[0].name == "weather"
     assert asked.tool_choice == ToolChoice("none")
@@ -99,6 +99,26 @@ async def test_the_model_by_its_name_and_by_a_hint() -> None:
     assert named.json()["content"]["text"] == "word1 word2"
     assert hinted.headers["x-penstock-provider"] == "large"
     assert plain.headers["x-penstock-provider"] == "small"
+
+
+@pytest.mark.parametrize(
+    ("settings", "providers"),
+    [({}, ["free", "dear", "dear"]), ({"priorities": "off"}, ["dear", "dear", "dear"])],
+)
+async def test_priorities_choose_among_the_targets_of_an_ordered_model(
+    settings: dict[str, str], providers: list[str]
+) -> None:
+    targets = ["dear/gpt-6-astra", "free/gpt-6-luna"]
+    config = Config.model_validate(
+        {
+            "providers": {"dear": {"kind": "fake"}, "free": {"kind": "fake"}},
+            "models": {"m": {"targets": targets, **settings}},
+        }
+    )
+    asked = [{"speedPriority": 1}, {"intelligencePriority": 1}, {"speedPriority": 0}]
+    async with running_gateway(Engine(config)) as gateway:
+        answers = [await sample(gateway, modelPreferences=each) for each in asked]
+    assert [each.json()["_metadata"]["provider"] for each in answers] == providers
 
 
 async def test_without_max_tokens_it_is_a_thousand(gateway: Gateway, fake: FakeProvider) -> None:

@@ -114,6 +114,59 @@ def test_a_body_gives_its_events_in_one_read_and_byte_by_byte(
     assert decode(*byte_by_byte(body)) == events
 
 
+DAMAGED_LINES = {
+    "a cut field": b'ata: {"a": 1}',
+    "a field in capitals": b'DATA: {"a": 1}',
+    "a blank in front": b' data: {"a": 1}',
+    "no field": b'{"a": 1}',
+    "a mark of the beginning": BOM + b'data: {"a": 1}',
+}
+
+
+def decode_damaged(*reads: bytes) -> list[Event]:
+    """The events before a damaged line, which has to be reported."""
+    decoder = SSEDecoder()
+    events: list[Event] = []
+    with pytest.raises(MalformedResponse, match="a line of the stream is damaged"):  # noqa: PT012
+        for read in reads:
+            events += decoder.feed(read)
+        decoder.finish()
+    return events
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("line", DAMAGED_LINES.values(), ids=DAMAGED_LINES)
+def test_a_damaged_line_is_reported_after_the_events_before_it(
+    line: bytes, line_end: bytes
+) -> None:
+    for pattern, events in (
+        (b"data: a\n\n%b\n\ndata: b\n\n", [Event(b"a")]),
+        (b"data: a\n\nevent: e\n%b\n\ndata: b\n\n", [Event(b"a")]),
+        (b"data: a\n\ndata: b\n%b\n\n", [Event(b"a")]),
+        (b"data: a\n\n%b", [Event(b"a")]),
+        (b"data: a\n\n%b\n\n: ping\n\n", [Event(b"a")]),
+        (b": hi\n\n%b\n\n: hi\n\ndata: b\n\n", []),
+        (b": hi\n\n%b\n\ndata: b\n\ndata: c\n\n", []),
+    ):
+        body = (pattern % line).replace(b"\n", line_end)
+        assert decode_damaged(body, b"") == events
+        assert decode_damaged(*byte_by_byte(body)) == events
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # No stream at all: its reader sees the body itself.
+        b'{"error": {"message": "no"}}\n\n',
+        b'{\n\n"error": {}}',
+        b"data: a\n\n: {}\n\nmeta: 1\n\n",
+        b"data: a\n\nid: {}\nretry: {}\n\n",
+    ],
+)
+def test_other_lines_without_data_are_no_events(body: bytes) -> None:
+    assert [event.data for event in decode(body)] == [b"a"] * body.count(b"data")
+
+
 def test_an_event_is_returned_by_the_read_that_completes_it() -> None:
     decoder = SSEDecoder()
     assert decoder.feed(b"data: a\n") == []

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from penstock.contract.adaptation import Adaptation
 from penstock.contract.errors import (
     AllTargetsFailed,
     PenstockError,
@@ -74,7 +75,10 @@ def test_the_end_repeats_what_the_beginning_said() -> None:
         duration_s=1.5,
         first_token_s=0.5,
         usage=usage,
-        dropped_options=("temperature",),
+        adapted=(
+            Adaptation("temperature", "adapted"),
+            Adaptation("stop_sequences", "emulated", "emulated"),
+        ),
     )
     for name in AttemptStarted.__struct_fields__:
         assert getattr(attempt, name) == getattr(ATTEMPT, name)

@@ -87,9 +87,27 @@ def test_a_message_costs_its_text_and_what_wraps_it() -> None:
         ("openai/gpt-4.1-mini", "gpt"),
         ("o3", "gpt"),
         ("us.o4-mini", "gpt"),
-        ("gpt-4-turbo", "other"),
+        ("gpt-4-turbo", "measured"),
+        ("gpt-35-turbo", "measured"),
+        ("text-embedding-3-small", "measured"),
+        ("meta-llama/Llama-2-70b-chat-hf", "measured"),
+        ("us.meta.llama3-1-70b-instruct-v1:0", "measured"),
+        ("accounts/fireworks/models/llama-v3p1-70b-instruct", "measured"),
+        ("codellama:7b", "measured"),
+        ("qwen3", "measured"),
+        ("Qwen/Qwen2.5-72B-Instruct", "measured"),
+        ("mistralai/Mixtral-8x7B-v0.1", "measured"),
+        ("deepseek-ai/DeepSeek-V3.1", "measured"),
+        ("cohere.command-r-plus-v1:0", "measured"),
+        ("smollm2", "measured"),
         ("my-gpt-5-distilled", "other"),
-        ("qwen3", "other"),
+        ("chinese-llama-2-7b", "other"),
+        ("llama-5", "other"),
+        ("meta-llama/Other", "other"),
+        ("qwen3.5-plus", "other"),
+        ("codeqwen1.5", "other"),
+        ("deepseek-chat", "other"),
+        ("phi-4", "other"),
         ("", "other"),
     ],
 )
@@ -247,8 +265,9 @@ def test_sound_may_be_as_long_as_its_format_allows() -> None:
         return upper_tokens(asked(QUESTION, audio(data, mime_type=mime_type)), GPT) - silent
 
     data = bytes(12_000)
-    assert heard("audio/mpeg", data) == 3 * 10 * 1.5 + PART
-    assert heard("audio/ogg; codecs=opus", data) == 8 * 10 * 1.5 + PART
+    # The name of the format is the caller's: all that cannot be measured counts at 8 kbit/s.
+    assert heard("audio/mpeg", data) == 12 * 10 * 1.5 + PART
+    assert heard("audio/ogg; codecs=opus", data) == 12 * 10 * 1.5 + PART
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_an_upper_bound_is_above_the_true_count_and_not_far(sample: Sample) -> N
 @pytest.mark.parametrize("kind", ["English", "Python", "JavaScript", "SQL", "HTML", "Markdown"])
 def test_a_bound_of_all_tokenizers_is_near_for_english_and_code(kind: str) -> None:
     (sample,) = (each for each in SAMPLES if each.kind == kind)
-    assert 1 <= upper_text(sample.text) / sample.tokens < 1.7
+    assert 1 <= upper_text(sample.text, family_of("llama-3.3-70b")) / sample.tokens < 1.7
 
 
 def test_the_mean_error_over_all_kinds_is_small() -> None:

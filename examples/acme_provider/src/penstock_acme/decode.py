@@ -10,10 +10,21 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock import Chunk, MalformedResponse, Text, Usage
-from penstock.plugins import Finished, ModelInfo, ProviderEvent, Reply, StreamReader, read_json
+from penstock import Chunk, Text, Usage
+from penstock.plugins import (
+    Finished,
+    ModelInfo,
+    ProviderEvent,
+    Reply,
+    StreamReader,
+    check_ending,
+    read_json,
+    stop_detail,
+    stop_reason,
+)
 
-STOP_REASONS = {"done": "endTurn", "limit": "maxTokens"}
+REASONS = {"done": "stop", "limit": "length"}
+"""Acme's own words for reasons that are in Penstock's table; all others are looked up there."""
 
 
 class Answer(msgspec.Struct):
@@ -77,12 +88,14 @@ class AcmeStream(StreamReader[bytes]):
 
 
 def _reply(text: str, last: Answer) -> Reply:
-    if last.why not in STOP_REASONS:
-        # Never a normal end: a reason that is not known may be a failure.
-        raise MalformedResponse(f"the answer ended for an unknown reason: {last.why!r}")
+    reason = REASONS.get(last.why or "", last.why)
+    # A reason such as `error` raises: retry, failover or continuation follow.
+    check_ending(reason, partial=text)
+    content = (Text(text),)
     return Reply(
-        content=(Text(text),),
+        content=content,
         model="",  # the wire does not say; Penstock uses the one that was asked
-        stop_reason=STOP_REASONS[last.why],
+        stop_reason=stop_reason(reason, content),
         usage=Usage(last.read, last.wrote),
+        stop_detail=stop_detail(reason),  # the name of a reason that the table does not have
     )

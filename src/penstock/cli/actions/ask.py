@@ -141,6 +141,8 @@ def footer(result: Result) -> str:
     if usage.output_tokens is not None:
         facts.append(f"{usage.output_tokens} out")
     facts.append(f"{seconds:.1f} s")
+    if result.metadata.continued_by is not None:
+        facts.append(f"continued by {result.metadata.continued_by} after a broken stream")
     if result.stop_reason == "maxTokens":
         facts.append("cut off: raise --max-tokens for more")
     elif result.metadata.stop_detail == result.stop_reason:

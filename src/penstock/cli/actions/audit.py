@@ -70,7 +70,8 @@ def show(
         if page.next is not None:
             terminal.say(f"\nthere are more: add --before {page.next}")
     else:
-        terminal.say("no change is recorded")
+        narrowed = action or subject or since or before
+        terminal.say(f"no change {'of this kind ' if narrowed else ''}is recorded")
 
 
 @contextlib.contextmanager

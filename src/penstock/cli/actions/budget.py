@@ -22,12 +22,13 @@ from penstock.cli.ui import terminal
 from penstock.cli.ui.money import in_zone
 from penstock.cli.ui.terminal import Cell
 from penstock.config.settings import Config
+from penstock.contract.checks.spelling import list_known
 from penstock.contract.errors import ConfigurationError
 from penstock.engine.build.budget import declared_budgets
 from penstock.engine.engine import Engine
 from penstock.providers.registry import KINDS, unknown_kind
 
-_COLUMNS = ("budget", "covers", "from", "period", "limit", "used", "held", "left", "begins anew")
+_COLUMNS = ("budget", "covers", "from", "period", "limit", "used", "held", "left", "resets at")
 
 
 def show(config_file: str | None, *, as_json: bool) -> None:
@@ -62,7 +63,9 @@ def set_budget(
 ) -> None:
     """Set one by hand, and show it."""
     if name.startswith("-"):
-        raise wrong("NAME", f"{name!r} is no option of this command, and no good name of a budget")
+        raise wrong(
+            "NAME", f"{name!r} is neither an option of this command nor a valid name of a budget"
+        )
     usd, named, config = _usd(limit), _tags(tags), load(config_file)
 
     async def work() -> Balance:
@@ -89,7 +92,9 @@ def set_budget(
     _tell(balance, as_json=as_json)
     known = {*KINDS, *config.providers}
     if provider is not None and provider not in known:
-        terminal.say(f"note: this configuration calls nobody so: {unknown_kind(provider, known)}")
+        terminal.say(
+            f"note: no provider of this name in the configuration: {unknown_kind(provider, known)}"
+        )
     for one in _overridden(balance, config):
         terminal.say(
             f"note: it overrides [budgets.{name}] of {one.source}"
@@ -192,8 +197,7 @@ async def _balances(config: Config) -> Sequence[Balance]:
 async def _existing(engine: Engine, name: str) -> Balance:
     balances = {each.budget.name: each for each in await engine.budgets()}
     if name not in balances:
-        known = ", ".join(balances) or "none"
-        raise ConfigurationError(f"there is no budget {name!r}; there are: {known}")
+        raise ConfigurationError(f"there is no budget {name!r}; {list_known(balances, 'budgets')}")
     return balances[name]
 
 
@@ -203,11 +207,13 @@ def _usd(text: str) -> Decimal:
         if usd.is_nan() or 0 <= usd <= MOST // NANOS:
             return usd
     except InvalidOperation:
-        raise wrong("USD", f"{text!r} is no number: give US dollars such as 100 or 0.50") from None
+        raise wrong(
+            "USD", f"{text!r} is not a number: give US dollars such as 100 or 0.50"
+        ) from None
     raise wrong(
         "USD",
-        f"{text} is no limit: give US dollars from 0 to {MOST // NANOS:,}; 0 lets nothing through "
-        "that costs anything",
+        f"{text} is not a valid limit: give US dollars from 0 to {MOST // NANOS:,}; 0 refuses "
+        "every call that costs anything",
     )
 
 

@@ -143,7 +143,7 @@ async def _ledger(config: Config) -> Finding:
             return Finding("ok", "ledger", f"{file} (made when needed)")
         return _problem(
             "ledger",
-            f"{file} cannot be made, for {folder} is no folder that can be written to",
+            f"{file} cannot be made, for {folder} is not a writable folder",
             advice,
         )
     try:
@@ -197,14 +197,16 @@ async def _swept(file: Path) -> str:
         at = await ledger.swept_at()
     finally:
         await ledger.aclose()
-    return "never swept before" if at is None else f"swept {_age(max(0.0, time.time() - at))} ago"
+    if at is None:
+        return "no clean-up yet"
+    return f"last clean-up {_age(max(0.0, time.time() - at))} ago"
 
 
 def _age(seconds: float) -> str:
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
             return count(int(seconds // size), unit)
-    return "less than a minute"
+    return "under a minute"
 
 
 async def _routing_index(config: Config) -> AsyncIterator[Finding]:

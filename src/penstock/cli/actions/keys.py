@@ -221,7 +221,7 @@ def show(config_file: str | None, *, as_json: bool) -> None:
     elif keys:
         terminal.print_table(_COLUMNS, [_cells(each) for each in keys])
     else:
-        terminal.say("there are no keys: the gateway serves this machine only, and asks nobody")
+        terminal.say("there are no keys: the gateway serves this machine only, and requires no key")
 
 
 def show_hash(*, from_stdin: bool, as_json: bool) -> None:
@@ -233,7 +233,7 @@ def show_hash(*, from_stdin: bool, as_json: bool) -> None:
             raise wrong(
                 "--stdin",
                 f"give {SHORTEST_OWN} or more visible ASCII characters, no blanks, on one line: a "
-                "hash hides only what nobody can guess",
+                "hash protects only what cannot be guessed",
             )
     if as_json:
         made = {} if from_stdin else {"key": text}
@@ -243,7 +243,7 @@ def show_hash(*, from_stdin: bool, as_json: bool) -> None:
         print(f"key   {text}")
     print(f"hash  {hash_of(text)}")
     if not from_stdin:
-        terminal.note("Keep the key: nobody can show it again. The hash belongs into [keys.NAME].")
+        terminal.note("Keep the key: it cannot be shown again. The hash goes into [keys.NAME].")
 
 
 def document(listed: ListedKey) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _show_once(text: str, listed: ListedKey, *, as_json: bool) -> None:
         terminal.print_json({"key": text, **document(listed)})
         return
     print(text)
-    terminal.note(f"This is the key {listed.key.name!r}. Keep it now: nobody can show it again.")
+    terminal.note(f"This is the key {listed.key.name!r}. Keep it now: it cannot be shown again.")
 
 
 async def key_info(config: Config, name: str) -> KeyInfo | None:
@@ -369,7 +369,7 @@ def _tags(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         name, separator, value = one.partition("=")
         if not (name and separator and value):
-            raise wrong("--tag", f"{one!r} is no tag; write name=value")
+            raise wrong("--tag", f"{one!r} is not a valid tag; write name=value")
         if said := tag_problem(name, value):
             raise wrong("--tag", said)
         tags[name] = value
@@ -388,14 +388,14 @@ def _budget(limit: str | None, period: str) -> KeyBudget | None:
             raise ValueError(limit)
     except (ValueError, ArithmeticError, InvalidOperation):
         raise wrong(
-            "--budget", f"{limit!r} is no amount; give US dollars, such as 5 or 0.50"
+            "--budget", f"{limit!r} is not a valid amount; give US dollars, such as 5 or 0.50"
         ) from None
     return KeyBudget(nanos, each)
 
 
 def _period(period: str) -> Period:
     if period not in PERIODS:
-        raise wrong("--period", f"{period!r} is none; give {', '.join(PERIODS)}")
+        raise wrong("--period", f"{period!r} is not a period; give {', '.join(PERIODS)}")
     return period
 
 
@@ -403,7 +403,7 @@ def seconds_of(option: str, text: str) -> float:
     """What `30s`, `10m`, `1h`, `7d` or `2w` means; raises InvalidRequest."""
     match = _SPAN.fullmatch(text)
     if match is None:
-        raise wrong(option, f"{text!r} is no time; write 30s, 10m, 1h, 7d or 2w")
+        raise wrong(option, f"{text!r} is not a valid duration; write 30s, 10m, 1h, 7d or 2w")
     return float(int(match[1]) * _UNITS[match[2]])
 
 

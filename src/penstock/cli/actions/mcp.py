@@ -12,7 +12,7 @@ import httpx2
 import mcp_types
 import pydantic
 import typer
-from mcp import Client, InputRequiredRoundsExceededError, StdioServerParameters
+from mcp import Client, InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import LATEST_MODERN_VERSION
 
@@ -24,6 +24,7 @@ from penstock.cli.ui import terminal
 from penstock.contract.errors import ToolFailed
 from penstock.contract.options import MCPTool
 from penstock.mcp.http import over_http
+from penstock.mcp.stdio import over_stdio
 from penstock.mcp.streaming.client import stream_tool
 from penstock.mcp.tools import MOST_PAGES
 from penstock.server.doors.mcp.stdio import serve_stdio as serve_on_stdio
@@ -44,13 +45,9 @@ _OF_SERVERS = (
 def client_of(peer: Peer, **options: Any) -> Client:
     """A client of the server that is not connected yet."""
     mode = LATEST_MODERN_VERSION if peer.era == "modern" else peer.era
-    if isinstance(peer.reached, MCPTool):
-        server = over_http(peer.reached)
-    else:
-        command, *arguments = peer.reached
-        server = StdioServerParameters(
-            command=command, args=arguments, encoding_error_handler="replace"
-        )
+    server = (
+        over_http(peer.reached) if isinstance(peer.reached, MCPTool) else over_stdio(peer.reached)
+    )
     return Client(server, mode=mode, read_timeout_seconds=peer.timeout, **options)
 
 

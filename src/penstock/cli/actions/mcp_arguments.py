@@ -57,7 +57,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise wrong("JSON", f"the arguments are not JSON: {error}") from error
     if not isinstance(given, dict):
-        raise wrong("JSON", "the arguments are no object; give one such as '{\"a\": 1}'")
+        raise wrong("JSON", "the arguments are not an object; give one such as '{\"a\": 1}'")
     return cast(dict[str, Any], given)
 
 
@@ -66,14 +66,14 @@ def _reached(server: str, headers: list[str]) -> MCPTool | tuple[str, ...]:
         try:
             _ = urlsplit(server).port
         except ValueError as error:
-            raise wrong("SERVER", f"{server!r} is no address: {error}") from error
+            raise wrong("SERVER", f"{server!r} is not an address: {error}") from error
         return MCPTool(server, "server", dict(map(_header, headers)))
     if headers:
         raise wrong("--header", "is for a server at an address; a command has none")
     try:
         words = shlex.split(server)
     except ValueError as error:
-        raise wrong("SERVER", f"{server!r} is no command: {error}") from error
+        raise wrong("SERVER", f"{server!r} is not a command: {error}") from error
     if not words:
         raise wrong("SERVER", "is empty; give an http(s) address, or a command in quotes")
     return tuple(words)

@@ -68,12 +68,12 @@ def show_models(config_file: str | None, *, as_json: bool, prices: bool = False)
     rows = [
         (
             (name, "bold"),
-            "default" if name == config.default_model else "",
+            "yes" if name == config.default_model else "",
             ", ".join(model.targets),
         )
         for name, model in config.models.items()
     ]
-    terminal.print_table(("model", "", "targets, in order"), rows)
+    terminal.print_table(("model", "default", "targets, in order"), rows)
     terminal.note(
         "\nprovider/model works without an entry here; `penstock models --provider NAME` asks one."
     )

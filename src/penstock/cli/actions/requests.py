@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -55,6 +56,10 @@ def list_requests(
         terminal.print_json(answer)
     elif requests:
         terminal.print_table(_COLUMNS, map(_cells, requests))
+        errors = Counter(each["error"] for each in requests if each["error"])
+        if errors:
+            said = ", ".join(f"{number} {name}" for name, number in errors.most_common())
+            terminal.say(f"\nfailed: {said}; `penstock requests show ID` says why")
     else:
         terminal.say(
             "the gateway knows no such request; it has those that run and the last 1000, and "
@@ -148,6 +153,8 @@ def _print(found: Mapping[str, Any]) -> None:
         target = f"{each['provider']}/{each['model']}"
         line = f"attempt {each['number']}  {target}  {each['outcome']}{error}{took}"
         print("\n" + terminal.visible(line))
+        if each.get("adapted"):
+            print(terminal.wrapped(f"adapted: {', '.join(each['adapted'])}", indent=2))
         if each["error_text"]:
             print(terminal.wrapped(each["error_text"], indent=2))
 

@@ -60,10 +60,7 @@ def train(
         )
         store.prune()
     if not set(models) & set(learns(config)):
-        terminal.say(
-            f"note: nothing is learnt from it before one of {', '.join(models)} has "
-            'routing = "learned"'
-        )
+        terminal.say(f'note: no effect until one of {", ".join(models)} sets routing = "learned"')
     if as_json:
         terminal.print_json(trained)
         return
@@ -138,7 +135,7 @@ def forget(
     """Delete, after a question, and say how much it was."""
     config = load(config_file)
     if key is None and older_than is None:
-        raise wrong("--key", "say what to forget: --key NAME, --older-than 30d, or both")
+        raise wrong("", "say what to forget: --key NAME, --older-than 30d, or both")
     age = None if older_than is None else seconds_of("--older-than", older_than)
     if not yes:
         _ask(config, key, older_than)
@@ -156,12 +153,12 @@ def forget(
         )
     if not forgotten.erased:
         terminal.say(
-            "note: somebody is reading the file, so old pages are still in its journal; run this "
+            "note: another process reads the file, so old pages are still in its journal; run this "
             "again later to erase them"
         )
     if not shared:
         terminal.say(
-            "note: the database at [routing] index_url could not be told, and still has numbers "
+            "note: the database at [routing] index_url was not reached, and still has numbers "
             "about these prompts; a gateway that reaches it deletes them, or run this again later"
         )
 
@@ -179,7 +176,7 @@ async def _share(config: Config) -> bool:
 
 def _ask(config: Config, key: str | None, older_than: str | None) -> None:
     if not terminal.is_terminal(sys.stdin):
-        raise wrong("--yes", "nobody can be asked here: add it to delete without a question")
+        raise wrong("--yes", "there is no terminal to ask at: add it to delete without a question")
     what = " that are " if key is None else f" of the key {key!r}"
     if older_than is not None:
         what += f"{'' if key is None else ' that are '}older than {older_than}"

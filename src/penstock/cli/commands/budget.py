@@ -11,7 +11,7 @@ from penstock.cli import options
 EXAMPLES = """\b
 Examples:
   penstock budget set total 100
-  penstock budget set claude 20 --period week --timezone Europe/Berlin --provider claude --soft
+  penstock budget set claude 20 --period week --provider claude --soft
   penstock budget list
   penstock budget reset total
   penstock budget verify
@@ -98,8 +98,8 @@ def set_budget(
 ) -> None:
     """Set a budget, also in place of one of that name.
 
-    It holds at once, also in a gateway that is running, and counts what its period has used
-    already. It goes before one of the same name in the configuration.
+    It takes effect at once, also in a running gateway, and counts what its period has used
+    already. It overrides one of the same name in the configuration.
     """
     from penstock.cli.actions import audit, budget
 
@@ -121,9 +121,9 @@ def set_budget(
 
 
 def reset(name: Name, *, json: options.Json = False, config: options.ConfigFile = None) -> None:
-    """Begin the present period anew.
+    """Reset the present period.
 
-    What is held for requests that are under way stays held.
+    Reservations of running requests stay.
     """
     from penstock.cli.actions import audit, budget
 
@@ -132,9 +132,9 @@ def reset(name: Name, *, json: options.Json = False, config: options.ConfigFile 
 
 
 def remove(name: Name, *, json: options.Json = False, config: options.ConfigFile = None) -> None:
-    """Forget a budget that was set by hand.
+    """Remove a budget that was set by hand.
 
-    One of the configuration is taken out there.
+    Remove one of the configuration in its file.
     """
     from penstock.cli.actions import audit, budget
 

@@ -11,7 +11,7 @@ from penstock.cli import options
 EXAMPLES = """\b
 Examples:
   penstock keys create ci --models assistant --requests-per-minute 600
-  penstock keys create trial --expires 30d --budget 5 --period day --tag team=search
+  penstock keys create trial --expires 30d --budget 5 --tag team=search
   penstock keys set ci --models assistant,embedder --budget 20 --unset expires
   penstock keys create prometheus --scope metrics
   penstock keys rotate ci --grace 1h
@@ -91,7 +91,7 @@ def create(
 ) -> None:
     """Make a key and show it, once.
 
-    Nobody can show it again, for only its hash is kept.
+    It cannot be shown again: only its hash is kept.
     """
     from penstock.cli.actions import audit, keys
 
@@ -128,12 +128,20 @@ def set_key(
     ] = None,
     requests_per_minute: Annotated[
         int | None,
-        typer.Option("--requests-per-minute", min=1, metavar="N", help="In any 60 seconds."),
+        typer.Option(
+            "--requests-per-minute",
+            min=1,
+            metavar="N",
+            help="In any 60 seconds; --unset removes it.",
+        ),
     ] = None,
     tokens_per_minute: Annotated[
         int | None,
         typer.Option(
-            "--tokens-per-minute", min=1, metavar="N", help="In any 60 seconds, in and out."
+            "--tokens-per-minute",
+            min=1,
+            metavar="N",
+            help="In any 60 seconds, in and out; --unset removes it.",
         ),
     ] = None,
     expires: Annotated[
@@ -169,7 +177,10 @@ def set_key(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Change what a key allows; what is not named stays, and so does the key itself."""
+    """Change what a key allows.
+
+    What is not named stays, and so does the key itself.
+    """
     from penstock.cli.actions import audit, keys
 
     with audit.key_change(config, "set_key", name):
@@ -191,7 +202,7 @@ def set_key(
 
 
 def list_keys(*, json: options.Json = False, config: options.ConfigFile = None) -> None:
-    """List the keys with what they allow; never their text, which nobody has."""
+    """List the keys with what they allow; never their text."""
     from penstock.cli.actions import keys
 
     keys.show(config, as_json=json)
@@ -217,7 +228,7 @@ def rotate(
 
 
 def revoke(name: Name, *, json: options.Json = False, config: options.ConfigFile = None) -> None:
-    """Let nobody in with this key any more."""
+    """Disable this key."""
     from penstock.cli.actions import audit, keys
 
     with audit.key_change(config, "revoke_key", name):

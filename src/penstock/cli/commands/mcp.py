@@ -12,7 +12,7 @@ from penstock.cli.actions.mcp_arguments import needing_mcp, read_arguments, read
 EXAMPLES = """\b
 Examples:
   penstock mcp serve
-  penstock mcp tools http://127.0.0.1:8400/mcp --header "Authorization: Bearer KEY"
+  penstock mcp tools URL --header "Authorization: Bearer KEY"
   penstock mcp call "python server.py" tell '{"topic": "tides"}'
   penstock mcp call http://127.0.0.1:8000/mcp add '{"a": 1, "b": 2}' --json
   penstock mcp sample-test "python server.py" summarise --approval ask

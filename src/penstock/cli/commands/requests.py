@@ -67,7 +67,7 @@ def list_requests(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """List the requests that run and the last that have ended, newest first."""
+    """List running and recent requests, newest first."""
     from penstock.cli.actions import requests as request_work
 
     if ledger:

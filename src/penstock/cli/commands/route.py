@@ -208,7 +208,7 @@ def forget(
     """Delete outcomes with all that is kept of their prompts.
 
     With both options, what fits both. Nothing of it can be read from the file afterwards; exports
-    and backups are not reached. A gateway that runs learns anew from what is left.
+    and backups are not reached. A running gateway learns again from what is left.
     """
     from penstock.cli.actions import route
 

@@ -13,13 +13,19 @@ Examples:
   penstock targets list
   penstock targets down openai/gpt-6-luna --reason "maintenance until noon"
   penstock targets up openai/gpt-6-luna
+  penstock targets down openai
+  penstock targets up "openai/gpt-*"
 
 They ask the admin API of the running gateway, with [server] host, port, TLS and admin_key of the
 configuration. A mark holds in all workers until it is taken back or the gateway restarts.
 """
 
 Target = Annotated[
-    str, typer.Argument(metavar="TARGET", help="provider/model, as `targets list` shows it.")
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="provider/model as `targets list` shows it, a provider, or a pattern with *.",
+    ),
 ]
 
 
@@ -44,7 +50,7 @@ def list_targets(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """List the targets that were called so far, with their circuit breakers and their load."""
+    """List the targets that were called, with their health and load."""
     from penstock.cli.actions import targets
 
     targets.list_targets(config, url, as_json=json)
@@ -60,7 +66,11 @@ def down(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Call a target no more until it is marked up; requests go to the next one of their model."""
+    """Take targets out of use until they are marked up.
+
+    Requests go to the next target of their model. A provider or a pattern also covers targets that
+    are called later.
+    """
     from penstock.cli.actions import targets
 
     targets.mark_down(config, url, target, reason, as_json=json)
@@ -73,7 +83,7 @@ def up(
     json: options.Json = False,
     config: options.ConfigFile = None,
 ) -> None:
-    """Call a target again, and close its circuit breaker."""
+    """Call targets again, and close their circuit breakers."""
     from penstock.cli.actions import targets
 
     targets.mark_up(config, url, target, as_json=json)

@@ -43,7 +43,7 @@ class AdminClient:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(
-                f"--url: {self.url!r} is no address; write it as http://127.0.0.1:8400"
+                f"--url: {self.url!r} is not an address; write it as http://127.0.0.1:8400"
             )
         key = config.server.admin_key
         # One that is given for another address must not be sent there by accident.

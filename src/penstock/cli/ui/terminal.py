@@ -51,8 +51,32 @@ def note(message: str) -> None:
     """A remark beside the output, for people only."""
     if is_terminal(sys.stderr):
         console(stderr=True).print(
-            visible(message), style="dim", markup=False, highlight=False, soft_wrap=True
+            folded(visible(message)), style="dim", markup=False, highlight=False, soft_wrap=True
         )
+
+
+def folded(text: str, indent: str = "", *, margin: int = 0) -> str:
+    """The text for stderr: at a terminal in lines that fit and end between words.
+
+    The lines after the first begin with `indent`; all leave `margin` columns free. A command in a
+    line of its own, which begins with blanks, stays whole: it is there to be copied.
+    """
+    if not is_terminal(sys.stderr):
+        return text
+    width = max(20, console(stderr=True).width - margin)
+    lines = (
+        [line]
+        if line.startswith(" ")
+        else textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    )
+    return "\n".join("\n".join(each) for each in lines)
 
 
 def say(message: str) -> None:

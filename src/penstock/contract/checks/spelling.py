@@ -43,6 +43,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def list_known(names: Iterable[str], what: str) -> str:
+    """`there are: a, b`, or `there are no keys`."""
+    known = ", ".join(names)
+    return f"there are: {known}" if known else f"there are no {what}"
+
+
 def unknown_options(given: Iterable[str], known: Collection[str]) -> list[Problem]:
     """A problem for each name that is not known, in the order given."""
     return [

@@ -10,6 +10,7 @@ Beside the standard a message may have the role `system`, and its content may be
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -20,7 +21,7 @@ import msgspec
 from penstock.contract.errors import InvalidRequest, Problem, ProblemList
 from penstock.contract.mcp.content import Found, kind, plain_block, read_block, shown
 from penstock.contract.messages import Content, JSONObject, Message, Role, Text, ToolUse
-from penstock.contract.metadata import Metadata
+from penstock.contract.metadata import ErrorMetadata, Metadata, Usage
 from penstock.contract.options import (
     IncludeContext,
     ModelPreferences,
@@ -91,7 +92,7 @@ def read_fields(params: Mapping[str, Any]) -> tuple[dict[str, Any], ProblemList]
     return fields, found.problems
 
 
-def fill_max_tokens(params: MCPParams, *, stacklevel: int) -> Mapping[str, Any]:
+def fill_max_tokens(params: MCPParams) -> Mapping[str, Any]:
     """The params with `maxTokens`: where it is missing 1000, with a DeprecationWarning."""
     found = decode_params(params)
     if found.get("maxTokens") is not None:
@@ -99,21 +100,39 @@ def fill_max_tokens(params: MCPParams, *, stacklevel: int) -> Mapping[str, Any]:
     warnings.warn(
         f"maxTokens is missing and taken for {DEPRECATED_MAX_TOKENS}; give it, for MCP requires it",
         DeprecationWarning,
-        stacklevel=stacklevel + 1,
+        stacklevel=_level_of_caller(),
     )
     return {**found, "maxTokens": DEPRECATED_MAX_TOKENS}
 
 
-def spelled_for_mcp(error: InvalidRequest) -> InvalidRequest:
+def _level_of_caller() -> int:
+    """The `stacklevel` of the nearest code outside this package, as seen from the function above.
+
+    A number would be wrong as soon as a decorator adds a frame.
+    """
+    package = __name__.partition(".")[0]
+    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def spelled_for_mcp(
+    error: InvalidRequest, paths: Mapping[str, str] | None = None
+) -> InvalidRequest:
     """The same problems with the paths that the sender of MCP's params knows.
 
-    What a provider says of the request is left in its own words.
+    What a provider says of the request is left in its own words. `paths` go before the names of
+    the standard.
     """
     if error.provider is not None or not error.problems:
         return error
-    problems = [Problem(mcp_path(each.path), each.message) for each in error.problems]
+    own = paths or {}
+    problems = [
+        Problem(own.get(each.path) or mcp_path(each.path), each.message) for each in error.problems
+    ]
     spelled = InvalidRequest.of(problems)
-    spelled.located(request_id=error.request_id)
+    spelled.located(request_id=error.request_id, metadata=error.metadata)
     return spelled
 
 
@@ -230,9 +249,9 @@ def read_result(result: Mapping[str, Any]) -> tuple[tuple[Content, ...], str, st
     return content, model, stop_reason
 
 
-def write_extras(metadata: Metadata) -> JSONObject:
-    """What we tell beside the standard's result, to whoever asks for it."""
-    return {"usage": _usage(metadata), "_metadata": _facts(metadata)}
+def write_extras(metadata: Metadata | ErrorMetadata) -> JSONObject:
+    """The fields `usage` and `_metadata` of a result, or of the data of an error."""
+    return {"usage": _usage(metadata.usage), "_metadata": _facts(metadata)}
 
 
 def _joined(blocks: Sequence[JSONObject]) -> list[JSONObject]:
@@ -246,8 +265,7 @@ def _joined(blocks: Sequence[JSONObject]) -> list[JSONObject]:
     return joined
 
 
-def _usage(metadata: Metadata) -> JSONObject:
-    usage = metadata.usage
+def _usage(usage: Usage) -> JSONObject:
     return _known(
         promptTokens=usage.input_tokens,
         completionTokens=usage.output_tokens,
@@ -258,16 +276,19 @@ def _usage(metadata: Metadata) -> JSONObject:
     )
 
 
-def _facts(metadata: Metadata) -> JSONObject:
+def _facts(metadata: Metadata | ErrorMetadata) -> JSONObject:
+    answered = metadata if isinstance(metadata, Metadata) else None
     return _known(
         provider=metadata.provider,
         latency_ms=metadata.latency_ms,
         cost_usd=metadata.cost_usd,
         request_id=metadata.request_id,
         attempts=metadata.attempts,
-        stop_detail=metadata.stop_detail,
+        continued_by=answered and answered.continued_by,
+        stop_detail=answered and answered.stop_detail,
         first_token_ms=metadata.first_token_ms,
-        dropped_options=list(metadata.dropped_options) or None,
+        dropped_options=list(answered.dropped_options) or None if answered else None,
+        adapted=list(answered.adapted) or None if answered else None,
     )
 
 

@@ -24,7 +24,7 @@ from penstock.routing.forecast import Outlook, Price
 from penstock.routing.latency_history import Experience
 from penstock.routing.router import TargetTable, Ways
 from penstock.routing.sessions import Sessions
-from penstock.routing.strategies import ORDERED, Cheapest, Fastest, Strategy
+from penstock.routing.strategies import ORDERED, Cheapest, Fastest, Preferred, Strategy
 from penstock.telemetry.hooks import Hooks
 from penstock.telemetry.records import RequestRecord
 
@@ -57,6 +57,8 @@ def ways_of(
         frozenset(name for name, model in config.models.items() if model.sticky),
         sessions,
         outlook,
+        Preferred(outlook) if _reorders(config) else None,
+        frozenset(name for name, model in config.models.items() if model.priorities == "off"),
     )
 
 
@@ -99,10 +101,18 @@ def watch(hooks: Hooks, ways: Ways) -> Callable[[], None]:
 
 
 def _listeners(ways: Ways) -> Iterator[Experience | Sessions]:
-    if ways.strategies and ways.outlook is not None:
+    if (ways.strategies or ways.preferred) and ways.outlook is not None:
         yield ways.outlook.experience
     if ways.sticky and ways.sessions is not None:
         yield ways.sessions
+
+
+def _reorders(config: Config) -> bool:
+    """Whether a request's priorities can order the targets of a model without a strategy."""
+    models = config.models.values()
+    using = [each for each in models if each.routing == ORDERED and each.priorities == "on"]
+    # Hints choose among the targets of all models.
+    return bool(using) and sum(len(each.targets) for each in models) > 1
 
 
 def _strategy(model: str, way: str, outlook: Outlook, learning: Learning | None) -> Strategy:

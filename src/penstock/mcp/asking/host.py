@@ -14,6 +14,7 @@ from mcp.shared.message import ServerMessageMetadata
 
 from penstock.contract.checks.lengths import cut
 from penstock.contract.errors import (
+    Advice,
     InvalidRequest,
     MalformedResponse,
     PenstockError,
@@ -21,6 +22,7 @@ from penstock.contract.errors import (
     ProviderTimeout,
     ProviderUnavailable,
     SamplingRejected,
+    UnsupportedOption,
     first_problems,
 )
 from penstock.contract.events import Complete, StreamEvent
@@ -32,7 +34,7 @@ from penstock.mcp.asking.params import HOST, params_of, result_of
 from penstock.mcp.asking.state import digest
 from penstock.mcp.host.results import KINDS
 from penstock.pipeline.limits import STANDARD
-from penstock.pipeline.validate import validate
+from penstock.pipeline.validate import validated
 
 USER_REJECTED = -1
 """The code of the standard for a user who said no."""
@@ -66,13 +68,14 @@ def host(ctx: Context[Any, Any], call: Call) -> Ask:
     """Asks the client's host."""
 
     async def ask(request: SamplingRequest) -> AsyncGenerator[StreamEvent, None]:
-        checked = _contextual(ctx, validate(request, STANDARD))
+        given = await validated(request, STANDARD)
+        checked = _contextual(ctx, given)
         params = params_of(checked, ctx.session.protocol_version)
         if call.modern:
             answer = call.answer(params)
         else:
             answer = await _request(ctx, params, request.timeout)
-        yield Complete(result_of(answer, checked))
+        yield Complete(result_of(answer, checked, dropped=_dropped(given, checked)))
 
     return ask
 
@@ -92,12 +95,24 @@ def engine_of(engine: Answering, call: Call) -> Ask:
 
 
 def _contextual(ctx: Context[Any, Any], request: SamplingRequest) -> SamplingRequest:
-    """A host that gathers no context is not asked to."""
+    """The request for this host; raises UnsupportedOption for context that it does not gather."""
     declared = ctx.client_capabilities
     sampling = declared.sampling if declared is not None else None
-    if sampling is not None and sampling.context is not None:
+    if request.include_context == "none" or (sampling is not None and sampling.context is not None):
         return request
-    return msgspec.structs.replace(request, include_context="none")
+    if request.ignore_invalid_options:
+        return msgspec.structs.replace(request, include_context="none")
+    raise UnsupportedOption(
+        "the client has not declared sampling.context; leave include_context out",
+        options=["include_context"],
+        provider=HOST,
+        model=request.model or "",
+        advice=[Advice.IGNORE_OPTIONS],
+    )
+
+
+def _dropped(given: SamplingRequest, asked: SamplingRequest) -> tuple[str, ...]:
+    return () if given.include_context == asked.include_context else ("include_context",)
 
 
 async def _request(ctx: Context[Any, Any], params: JSONObject, timeout: float | None) -> JSONObject:

@@ -52,8 +52,13 @@ def params_of(request: SamplingRequest, version: str) -> JSONObject:
     return params | {name: value for name, value in optional.items() if value not in (None, [], {})}
 
 
-def result_of(answer: Mapping[str, Any], request: SamplingRequest) -> Result:
-    """The host's answer; raises MalformedResponse when it is none."""
+def result_of(
+    answer: Mapping[str, Any], request: SamplingRequest, *, dropped: tuple[str, ...] = ()
+) -> Result:
+    """The host's answer; raises MalformedResponse when it is none.
+
+    `dropped` are options that the host was not asked for, besides those without a word in MCP.
+    """
     try:
         content, model, stop_reason = read_result(answer)
     except InvalidRequest as error:
@@ -67,7 +72,7 @@ def result_of(answer: Mapping[str, Any], request: SamplingRequest) -> Result:
             model=model,
             request_id=uuid.uuid4().hex,
             latency_ms=0,
-            dropped_options=ignored(request),
+            dropped_options=ignored(request) + dropped,
         ),
     )
     if result.tool_uses and not request.tools:

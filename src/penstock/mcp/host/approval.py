@@ -42,7 +42,7 @@ async def _decided(approver: Approver, review: Review, timeout_s: float | None) 
         if not clock.expired():
             raise
         raise SamplingRejected(
-            f"{REJECTED}: nobody decided about the {review.stage} within {timeout_s:g} s"
+            f"{REJECTED}: no decision about the {review.stage} within {timeout_s:g} s"
         ) from error
     decision = said if isinstance(said, Decision) else Decision(approved=said)
     # Only what is said clearly is a yes: a function that forgets to return anything says no.

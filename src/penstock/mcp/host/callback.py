@@ -31,6 +31,7 @@ from mcp_types import (
 )
 
 from penstock.contract.approval import Approver, Estimate, Review
+from penstock.contract.context import with_context
 from penstock.contract.errors import (
     InvalidRequest,
     ModelNotFound,
@@ -42,7 +43,7 @@ from penstock.contract.exchange import SamplingRequest
 from penstock.contract.options import IncludeContext
 from penstock.contract.requests import Caller
 from penstock.mcp.host.approval import approved_answer, approved_request
-from penstock.mcp.host.context import ContextLimits, Peer, gather, with_context
+from penstock.mcp.host.context import HEAD, ContextLimits, Peer, gather
 from penstock.mcp.host.limits import ServerLimits
 from penstock.mcp.host.options import Answering, ClientOptions, FastMCPOptions, HostOptions
 from penstock.mcp.host.policy import SERVER_TAG, ServerRule, shaped
@@ -191,7 +192,9 @@ class SamplingCallback:
         size = _size(params, rule)
         async with limits.turn(session, size, taken):
             request = self._read(session, params)
-            step = _Reviewed(self, session, asks=mode == "ask")
+            step = _Reviewed(self, session, request.include_context, asks=mode == "ask")
+            # Its context is that of this host, and not of the engine's own configuration.
+            request = msgspec.structs.replace(request, include_context="none")
             caller = Caller(
                 tags={**rule.tags, SERVER_TAG: self._server},
                 traceparent=_text(request.meta, "traceparent"),
@@ -200,8 +203,10 @@ class SamplingCallback:
                 review=step,
             )
             try:
-                result = await host.engine.create_message(
-                    shaped(request, rule, host.engine.targets, host.model), caller=caller
+                engine = host.engine
+                result = await engine.create_message(
+                    shaped(request, rule, engine.targets, host.model, engine.adapt_mode),
+                    caller=caller,
                 )
             except ModelNotFound as error:
                 # A server names no model: it is the host's own rule that names one in vain.
@@ -260,25 +265,34 @@ class SamplingCallback:
         sessions = [(self._server, session)]
         if request.include_context == self._context == "allServers":
             sessions += self._host.sharing(besides=self._server)
-        return with_context(request, await gather(sessions, self._host.context_limits))
+        return with_context(request, await gather(sessions, self._host.context_limits), HEAD)
 
 
 class _Reviewed:
     """The pipeline's question about one request, which remembers what was shown."""
 
-    def __init__(self, callback: SamplingCallback, session: ClientSession, *, asks: bool) -> None:
+    def __init__(
+        self,
+        callback: SamplingCallback,
+        session: ClientSession,
+        scope: IncludeContext,
+        *,
+        asks: bool,
+    ) -> None:
         self._callback = callback
         self._session = session
+        self._scope: IncludeContext = scope
         self._asks = asks
         self.shown: Review | None = None
 
     async def __call__(
         self, request: SamplingRequest, estimate: Callable[[SamplingRequest], Awaitable[Estimate]]
     ) -> SamplingRequest:
+        request = msgspec.structs.replace(request, include_context=self._scope)
         request, self.shown = await self._callback.review(
             self._session, request, estimate, asks=self._asks
         )
-        return request
+        return msgspec.structs.replace(request, include_context="none")
 
 
 def sampling_callback(

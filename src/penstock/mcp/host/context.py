@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from html import escape
 from typing import Protocol
 
 import msgspec
@@ -14,10 +13,9 @@ from mcp import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams, TextResourceContents
 
-from penstock.contract.exchange import SamplingRequest
-from penstock.contract.messages import Text, user
+from penstock.contract.context import ContextResource
 
-_HEAD = "Resources of MCP servers, added by the host because the server asked for context:"
+HEAD = "Resources of MCP servers, added by the host because the server asked for context:"
 _logger = logging.getLogger(__name__)
 
 
@@ -41,22 +39,9 @@ class ContextLimits(msgspec.Struct, frozen=True, kw_only=True):
     """For each server, all of which are asked at once."""
 
 
-class Resource(msgspec.Struct, frozen=True):
-    """The text of one resource."""
-
-    server: str
-    uri: str
-    text: str
-
-    def told(self) -> str:
-        """The resource as a model reads it."""
-        place = f'server="{escape(self.server)}" uri="{escape(self.uri)}"'
-        return f"<resource {place}>\n{self.text}\n</resource>"
-
-
 async def gather(
     sessions: Sequence[tuple[str, ClientSession]], limits: ContextLimits
-) -> list[Resource]:
+) -> list[ContextResource]:
     """What these servers have to read, each within its share of the limits."""
     share = limits.characters // max(1, len(sessions))
     found = await asyncio.gather(
@@ -65,27 +50,40 @@ async def gather(
     return [resource for several in found for resource in several]
 
 
-def with_context(request: SamplingRequest, resources: Sequence[Resource]) -> SamplingRequest:
-    """The request with these in front of it, as a user's turn: they are data, and no orders."""
-    if not resources:
-        return request
-    texts = "\n\n".join((_HEAD, *(each.told() for each in resources)))
-    return msgspec.structs.replace(request, messages=(user(Text(texts)), *request.messages))
+async def read_resources(
+    name: str, session: ClientSession, limits: ContextLimits
+) -> list[ContextResource]:
+    """What one server has to read; raises TimeoutError, or what the session raises."""
+    found: list[ContextResource] = []
+    async with asyncio.timeout(limits.timeout_s):
+        await _read(found, name, session, limits, limits.characters)
+    return found
+
+
+async def _read(
+    found: list[ContextResource],
+    name: str,
+    session: ClientSession,
+    limits: ContextLimits,
+    characters: int,
+) -> None:
+    left = characters
+    async with aclosing(_texts(session, limits.resources)) as texts:
+        async for uri, text in texts:
+            found.append(ContextResource(text[:left], uri, name))
+            left -= len(text)
+            if left <= 0:
+                break
 
 
 async def _within(
     name: str, session: ClientSession, limits: ContextLimits, characters: int
-) -> list[Resource]:
-    found: list[Resource] = []
-    left = characters
+) -> list[ContextResource]:
+    found: list[ContextResource] = []
     clock = asyncio.timeout(limits.timeout_s)
     try:
-        async with clock, aclosing(_texts(session, limits.resources)) as texts:
-            async for uri, text in texts:
-                found.append(Resource(name, uri, text[:left]))
-                left -= len(text)
-                if left <= 0:
-                    break
+        async with clock:
+            await _read(found, name, session, limits, characters)
     except TimeoutError:
         if not clock.expired():
             raise

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypedDict
 from mcp.client.session import SamplingFnT
 from mcp_types import SamplingCapability
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.approval import ApprovalMode, Approver
 from penstock.contract.exchange import Result, SamplingRequest
 from penstock.contract.ports import Target
@@ -27,6 +28,10 @@ class Answering(Protocol):
 
     def targets(self, model: str | None = None) -> Sequence[Target]:
         """What serves this model."""
+        ...
+
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks."""
         ...
 
     @property

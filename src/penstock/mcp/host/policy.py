@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.approval import ApprovalMode
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.exchange import SamplingRequest
@@ -92,7 +93,7 @@ class SamplingPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     review_answers: bool = True
     """Whether somebody who is asked also sees the answer before the server does."""
     timeout_s: float = 300.0
-    """How long somebody may take to decide; silence is a no."""
+    """How long a decision may take; without one the request is denied."""
 
     def rule(self, server: str) -> ServerRule:
         """What holds for this server; without any rule, the limits that hold for everybody."""
@@ -118,8 +119,13 @@ def shaped(
     rule: ServerRule,
     targets: Callable[[str], Sequence[Target]],
     default: str | None = None,
+    adapt: Callable[[str | None], AdaptMode] = lambda _: "adapt",
 ) -> SamplingRequest:
-    """The request within its rule; `targets` are those of a model, and `default` is the host's."""
+    """The request within its rule; `targets` are those of a model, and `default` is the host's.
+
+    `adapt` says what becomes of advisory options that the model lacks.
+    """
+    model = _model(request, rule, targets) or default
     limits: list[int] = [request.max_tokens]
     if rule.max_tokens is not None:
         limits.append(rule.max_tokens)
@@ -130,10 +136,11 @@ def shaped(
     return msgspec.structs.replace(
         request,
         max_tokens=min(limits),
-        model=_model(request, rule, targets) or default,
+        model=model,
         tool_choice=choice,
         timeout=rule.timeout_s,
         ignore_invalid_options=rule.drop_unsupported,
+        adapt=adapt(model),
     )
 
 

@@ -74,7 +74,7 @@ class ApprovalQueue:
             async with asyncio.timeout(self.timeout_s):
                 return await future
         except TimeoutError:
-            return Decision.deny(f"nobody decided within {self.timeout_s:g} s")
+            return Decision.deny(f"no decision within {self.timeout_s:g} s")
 
     def waiting(self) -> Sequence[Waiting]:
         """What is to be decided, the oldest first."""

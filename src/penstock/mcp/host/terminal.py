@@ -44,7 +44,7 @@ class TerminalApprover:
         """Ask, one question at a time."""
         source = self._source or sys.stdin
         if source is None or source.closed or not source.isatty():
-            return Decision.deny("nobody is at the terminal of this host")
+            return Decision.deny("this host has no terminal")
         async with self._turn:
             console = self._console or _console()
             self._show(console, review)

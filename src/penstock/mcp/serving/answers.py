@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from penstock.contract.estimates import BudgetVerdict
 from penstock.contract.exchange import EmbeddingResult, Result, TokenCount
 from penstock.contract.options import ModelPreferences
 from penstock.contract.ports import RankedTarget, RouteDecision
@@ -64,6 +67,14 @@ class Answer(BaseModel):
     cost_usd: float | None
     request_id: str
     attempts: int
+    continued_by: Annotated[
+        str | None,
+        Field(description="The target that finished the answer after another one broke off."),
+    ] = None
+    stop_detail: Annotated[
+        str | None,
+        Field(description="The provider's stop reason if it is unknown, or `missing`."),
+    ] = None
 
     @classmethod
     def of(cls, result: Result) -> Answer:
@@ -84,6 +95,8 @@ class Answer(BaseModel):
             cost_usd=result.cost_usd,
             request_id=result.request_id,
             attempts=metadata.attempts,
+            continued_by=metadata.continued_by,
+            stop_detail=metadata.stop_detail,
         )
 
 
@@ -125,6 +138,36 @@ class Count(BaseModel):
         )
 
 
+class Verdict(BaseModel):
+    """What one budget would decide about the request; amounts are in nano-dollars."""
+
+    budget: str
+    fits: bool
+    hard: Annotated[bool, Field(description="Whether it refuses what does not fit.")]
+    limit_nanos: Annotated[int | None, Field(description="Null: it is not your key's budget.")]
+    remaining_nanos: Annotated[int | None, Field(description="Null: it is not your key's budget.")]
+    asked_nanos: Annotated[int | None, Field(description="The most that the request may cost.")]
+    resets_at: Annotated[float | None, Field(description="Unix time; null: never.")]
+    reason: Annotated[str, Field(description="Why it does not fit.")]
+
+    @classmethod
+    def of(cls, verdict: BudgetVerdict, own: Collection[str] | None) -> Verdict:
+        """What the ledger says; `own` are the budgets whose amounts may be shown, None is all."""
+        if own is None or verdict.budget in own:
+            return cls(**msgspec.structs.asdict(verdict))
+        reason = "" if verdict.fits else f"the budget {verdict.budget!r} has no room for it"
+        return cls(
+            budget=verdict.budget,
+            fits=verdict.fits,
+            hard=verdict.hard,
+            limit_nanos=None,
+            remaining_nanos=None,
+            asked_nanos=verdict.asked_nanos,
+            resets_at=verdict.resets_at,
+            reason=reason,
+        )
+
+
 class Ranked(BaseModel):
     """A target with its place in the ranking."""
 
@@ -139,9 +182,12 @@ class Ranked(BaseModel):
     latency_ms: Annotated[float | None, Field(description="Expected.")]
     hint: Annotated[str | None, Field(description="The hint that it matches.")]
     propensity: Annotated[float | None, Field(description="How likely it was to be first.")]
+    budgets: Annotated[
+        list[Verdict], Field(description="The verdict of each budget; empty without a ledger.")
+    ]
 
     @classmethod
-    def of(cls, ranked: RankedTarget) -> Ranked:
+    def of(cls, ranked: RankedTarget, own: Collection[str] | None) -> Ranked:
         """What the router says of it."""
         return cls(
             target=str(ranked.target),
@@ -155,6 +201,7 @@ class Ranked(BaseModel):
             latency_ms=ranked.latency_ms,
             hint=ranked.hint,
             propensity=ranked.propensity,
+            budgets=[Verdict.of(each, own) for each in ranked.budgets],
         )
 
 
@@ -169,12 +216,12 @@ class Explanation(BaseModel):
     reason: Annotated[str, Field(description="Why the first one is first.")]
 
     @classmethod
-    def of(cls, decision: RouteDecision) -> Explanation:
-        """What the router decided."""
+    def of(cls, decision: RouteDecision, own: Collection[str] | None) -> Explanation:
+        """What the router decided; `own` as for a verdict."""
         return cls(
             model=decision.model,
-            ranked=[Ranked.of(each) for each in decision.ranked],
-            left_out=[Ranked.of(each) for each in decision.left_out],
+            ranked=[Ranked.of(each, own) for each in decision.ranked],
+            left_out=[Ranked.of(each, own) for each in decision.left_out],
             strategy=decision.strategy,
             explored=decision.explored,
             reason=decision.reason,

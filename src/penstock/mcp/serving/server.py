@@ -18,6 +18,7 @@ from penstock.mcp.serving.resources import add_resources
 from penstock.mcp.serving.tools import make_tools
 from penstock.mcp.serving.visits import present
 from penstock.mcp.streaming.extension import StreamingTools
+from penstock.mcp.streaming.methods import Elsewhere
 from penstock.mcp.streaming.wire import STREAM_KEY, AnyRequest, token_of
 from penstock.mcp.tasks.extension import Tasks
 from penstock.mcp.tasks.sqlite import SqliteTasks
@@ -35,9 +36,13 @@ def tasks_of(file: Path) -> Tasks:
     return Tasks(SqliteTasks(file), tools={"generate": "optional"}, owner=lambda _: present().owner)
 
 
-def build_server(tasks: Tasks) -> MCPServer[Any]:
-    """The server; it serves whoever `visiting` names. The tasks are closed by whoever made them."""
-    streaming = _StreamingTools()
+def streaming_of(elsewhere: Elsewhere | None = None) -> StreamingTools:
+    """What streams, for the owners that tasks have; `elsewhere` asks the other processes."""
+    return _StreamingTools(owner=lambda _: present().owner, elsewhere=elsewhere)
+
+
+def build_server(tasks: Tasks, streaming: StreamingTools) -> MCPServer[Any]:
+    """The server; it serves the caller of `visiting`. The tasks are closed where they were made."""
     with _logging_as_it_is():
         server: MCPServer[Any] = MCPServer(
             NAME,
@@ -55,7 +60,11 @@ def build_server(tasks: Tasks) -> MCPServer[Any]:
 
 
 class _StreamingTools(StreamingTools):
-    """A progress token is enough to get the pieces of `generate`, whatever the client declares."""
+    """A progress token is enough to get the pieces of `generate`, whatever the client declares.
+
+    For the other tools the client must have declared the extension. A legacy client did so in a
+    message before, which the caller's session remembers.
+    """
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: AnyRequest, call_next: CallNext
@@ -63,7 +72,8 @@ class _StreamingTools(StreamingTools):
         """Ask for chunks on behalf of a client that listens and does not say how."""
         meta = ctx.meta or {}
         silent = (ctx.params or {}).get("stream") is None and meta.get(STREAM_KEY) is None
-        if params.name == "generate" and silent and token_of(ctx) is not None:
+        listens = token_of(ctx) is not None
+        if silent and listens and (params.name == "generate" or present().streams):
             ctx = dataclasses.replace(ctx, meta=cast(Any, {**meta, STREAM_KEY: True}))
         return await super().intercept_tool_call(params, ctx, call_next)
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any, cast
 
 import mcp_types
+import msgspec
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
@@ -27,6 +28,7 @@ from penstock.mcp.serving.answers import (
 )
 from penstock.mcp.serving.arguments import CheckedTool, check_schema
 from penstock.mcp.serving.visits import Visit, at_a_tool
+from penstock.mcp.streaming.chunks import Final
 from penstock.mcp.streaming.tools import streamed
 
 READS = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -37,23 +39,9 @@ _ROUTED = 1000
 """The limit of an answer whose route is asked for."""
 
 
-class Whole(str):
-    """The last piece of an answer: no more text, but all that there is to know about it."""
-
-    __slots__ = ("result",)
-
-    result: Result
-
-    def __new__(cls, result: Result) -> Whole:
-        """After all text has been said."""
-        piece = super().__new__(cls)
-        piece.result = result
-        return piece
-
-
 def whole(pieces: list[Any]) -> Annotated[mcp_types.CallToolResult, Answer]:
     """The result of a call whose pieces these are."""
-    answer = Answer.of(cast(Whole, pieces[-1]).result)
+    answer = Answer.of(cast(Result, pieces[-1]))
     return mcp_types.CallToolResult(
         content=[mcp_types.TextContent(type="text", text=answer.text)],
         structured_content=answer.model_dump(mode="json"),
@@ -76,7 +64,7 @@ async def generate(
     output_schema: Annotated[
         dict[str, Any] | None, Field(description="A JSON Schema that the answer must fit.")
     ] = None,
-) -> AsyncGenerator[str, None]:
+) -> AsyncGenerator[str | Final[Result], None]:
     """Have a language model answer a prompt; the gateway chooses who, and fails over."""
     with at_a_tool() as visit:
         await check_schema("output_schema", output_schema)
@@ -93,13 +81,16 @@ async def generate(
             reasoning_level=reasoning_level,
             output_schema=output_schema,
         )
+        adapt = visit.engine.adapt_mode(model)
+        request = msgspec.structs.replace(request, adapt=adapt)
         handle = await visit.engine.create_message_stream(request, caller=visit.caller)
         async with handle:
             async for event in handle:
                 if isinstance(event, Chunk):
-                    yield event.text
+                    if event.text:
+                        yield event.text
                 elif isinstance(event, Complete):
-                    yield Whole(event.result)
+                    yield Final(event.result)
                     return
                 elif isinstance(event, Error):
                     raise event.error
@@ -154,7 +145,8 @@ async def route(
             max_tokens=_ROUTED,
             model_preferences=None if preferences is None else preferences.ours(),
         )
-        return Explanation.of(await visit.engine.route(request))
+        decision = await visit.engine.route(request, caller=visit.caller)
+        return Explanation.of(decision, await visit.own_budgets())
 
 
 async def usage() -> Usage:

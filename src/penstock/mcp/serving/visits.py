@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
+from penstock.contract.adaptation import AdaptMode
 from penstock.contract.errors import PenstockError
 from penstock.contract.exchange import EmbeddingResult, SamplingRequest, TokenCount
 from penstock.contract.ports import RouteDecision
@@ -26,6 +27,10 @@ class ServedEngine(Protocol):
         self, messages: SamplingRequest, *, caller: Caller | None = None
     ) -> StreamHandle:
         """The answer while it is made."""
+        ...
+
+    def adapt_mode(self, model: str | None = None) -> AdaptMode:
+        """What becomes of advisory options that this model lacks."""
         ...
 
     async def embed(
@@ -43,7 +48,9 @@ class ServedEngine(Protocol):
         """How many tokens the model would read."""
         ...
 
-    async def route(self, messages: SamplingRequest, /) -> RouteDecision:
+    async def route(
+        self, messages: SamplingRequest, *, caller: Caller | None = None
+    ) -> RouteDecision:
         """Which targets would be tried in which order, and why."""
         ...
 
@@ -70,6 +77,11 @@ class Visit(Protocol):
         """Whose tasks the caller sees: its own, and nobody else's."""
         ...
 
+    @property
+    def streams(self) -> bool:
+        """Whether the client's session declared the streaming extension in an earlier message."""
+        ...
+
     def room(self, model: str | None, /) -> int:
         """How many tokens an answer may have when the caller does not say."""
         ...
@@ -92,6 +104,10 @@ class Visit(Protocol):
 
     async def budgets(self) -> dict[str, Any]:
         """The budgets that concern the caller."""
+        ...
+
+    async def own_budgets(self) -> frozenset[str] | None:
+        """The names of the budgets whose amounts the caller may see; None: all."""
         ...
 
     async def usage(self) -> dict[str, Any]:

@@ -18,9 +18,11 @@ from mcp.server.session import ServerSession
 from mcp_types import ProgressNotification, ProgressNotificationParams, ProgressToken
 
 from penstock.mcp.streaming.chunks import Chunk
+from penstock.mcp.streaming.streams import Stream
 from penstock.mcp.streaming.wire import (
     CHUNK_KEY,
     PROGRESS_KEY,
+    STREAM_KEY,
     AnyRequest,
     Ask,
     token_of,
@@ -37,11 +39,15 @@ class CallStream:
     Whoever sends waits until the transport has taken the chunk: a slow client slows the tool.
     """
 
-    def __init__(self, request: AnyRequest, ask: Ask) -> None:
-        """For a request that asked for it so."""
+    def __init__(self, request: AnyRequest, ask: Ask, *, first: int = 0) -> None:
+        """For a request that asked for it so.
+
+        `first` is the number of the first chunk, for one who watches a stream that has begun.
+        """
         self._ask = ask
         self._token = token_of(request)
         self.id = uuid.uuid4().hex
+        self.kept: Stream | None = None
         self._made_token = self._token is None and ask.by_field
         if self._made_token:
             # The field asks for chunks, token or not; the request's id then says whose they are.
@@ -50,7 +56,7 @@ class CallStream:
         self._session = request.session
         self._claimed = False
         self._closed = False
-        self._sent = 0
+        self._sent = first
         self._reports = 0
         self._next_at = 0.0
         self._turn = asyncio.Lock()
@@ -89,6 +95,19 @@ class CallStream:
             request.session = session = _numbered(session, self)
         self._request, self._session = request, session.plain
 
+    async def open(self, about: dict[str, Any]) -> None:
+        """Name the stream and its token, before the first chunk."""
+        told = {"streamId": self.id, **about}
+        if self._token is not None:
+            told["progressToken"] = self._token
+        if self._made_token:
+            told["requestId"] = self._request.request_id
+        async with self._turn:
+            if self._ask.in_message:
+                await self._notify(0, None, _json({STREAM_KEY: told}), None)
+            else:
+                await self._notify(0, None, None, {STREAM_KEY: told})
+
     async def send(self, chunk: Chunk, total: int | None = None) -> None:
         """Send the next chunk, and return when it is on its way."""
         async with self._turn:
@@ -97,9 +116,11 @@ class CallStream:
             if self._ask.delay_s:
                 await self._pause()
             seq = self._sent
-            self._sent, self._reports = seq + 1, 0
             message, meta = self._form(chunk, seq, total)
             await self._notify(seq + 1, total, message, meta)
+            self._sent, self._reports = seq + 1, 0
+            if self.kept is not None:
+                self.kept.keep(chunk, total)
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Pass on what the tool reports itself, between the numbers of the chunks."""
@@ -131,7 +152,9 @@ class CallStream:
         if total is not None:
             body["total"] = total
         if self._ask.by_field:
-            body |= {"chunk_num": seq + 1, "data": chunk.data}
+            body["chunk_num"] = seq + 1
+        if self._ask.by_field or chunk.is_typed:
+            body["data"] = chunk.data
         if self._made_token:
             body["requestId"] = self._request.request_id
         return chunk.text, {CHUNK_KEY: body}

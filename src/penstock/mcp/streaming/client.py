@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
@@ -17,6 +17,7 @@ from penstock.contract.errors import ToolFailed
 from penstock.mcp.streaming.wire import CHUNK_KEY, STREAM_KEY
 
 _OPENING = f'{{"{CHUNK_KEY}":'
+_NAMING = f'{{"{STREAM_KEY}":'
 _parse = json.JSONDecoder().raw_decode
 STRAGGLERS_S = 1.0
 """How long chunks may come after the result: they left before it, and are handed on beside it."""
@@ -36,6 +37,15 @@ class ToolChunk:
     """The MCP content block, where it is more than a text."""
     total: int | None = None
     """How many chunks there are, where the server knows."""
+
+    @property
+    def media_type(self) -> str | None:
+        """Of a picture, a sound or other bytes; None for text and JSON."""
+        match self.content:
+            case {"mimeType": str(name)} | {"resource": {"mimeType": str(name)}}:
+                return name
+            case _:
+                return None
 
 
 def stream_tool(
@@ -66,7 +76,7 @@ def stream_tool(
     ask: dict[str, Any] = {"in": "message"}
     if chunk_delay_ms:
         ask["chunkDelayMs"] = chunk_delay_ms
-    return ToolStream(_Call(client, name, arguments, timeout, ask, _Inbox(buffer)))
+    return ToolStream(_Call(client, name, arguments, timeout, ask, Inbox(buffer)))
 
 
 class ToolStream:
@@ -75,8 +85,8 @@ class ToolStream:
     Raises ToolFailed after the last chunk if the tool failed, and `MCPError` as the client does.
     """
 
-    def __init__(self, call: _Call) -> None:
-        """Made by `stream_tool`."""
+    def __init__(self, call: Call) -> None:
+        """Made by `stream_tool` and `watch_stream`."""
         # The call must not know this object, which is dropped when nobody reads it any more.
         self._call = call
         self._name = call.name
@@ -84,6 +94,24 @@ class ToolStream:
         self._task: asyncio.Task[CallToolResult] | None = None
         self._result: CallToolResult | None = None
         self._ended = False
+
+    @property
+    def id(self) -> str | None:
+        """The server's id of the stream, by which others watch and cancel it.
+
+        None before the server has named it, and where the server does not know streams.
+        """
+        return self._inbox.stream_id
+
+    async def open(self) -> str | None:
+        """Start the call, and wait for the id of the stream, which comes before the first chunk."""
+        task = self._started()
+        named = asyncio.create_task(self._inbox.named.wait())
+        try:
+            await asyncio.wait([task, named], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            named.cancel()
+        return self.id
 
     @property
     def result(self) -> CallToolResult:
@@ -100,10 +128,7 @@ class ToolStream:
         """The next chunk; waits for it."""
         if self._ended:
             raise StopAsyncIteration
-        if self._task is None:
-            self._task = asyncio.create_task(self._call.run())
-            self._inbox.on_overrun = functools.partial(_cancel, self._task)
-            self._task.add_done_callback(self._inbox.call_ended)
+        task = self._started()
         chunk = await self._inbox.next()
         if chunk is not None:
             return chunk
@@ -113,16 +138,22 @@ class ToolStream:
                 f"the reader of {self._name!r} is {2 * self._inbox.size} chunks behind, and the "
                 "call was cancelled: read faster, or give stream_tool a larger buffer"
             )
-        if self._task.cancelled():
+        if task.cancelled():
             raise StopAsyncIteration  # it was closed while we waited here
-        self._result = result = self._task.result()
+        self._result = result = task.result()
         text = "\n".join(part.text for part in result.content if isinstance(part, TextContent))
         if result.is_error:
             raise ToolFailed(f"the tool {self._name!r} failed: {text}")
         if self._inbox.taken or _chunk_count(result) == 0:
             raise StopAsyncIteration
-        data = text if result.structured_content is None else result.structured_content
-        return ToolChunk(0, text, data, total=1)
+        return ToolChunk(0, text, _given(result, text), total=1)
+
+    def _started(self) -> asyncio.Task[CallToolResult]:
+        if self._task is None:
+            self._task = asyncio.create_task(self._call.run())
+            self._inbox.on_overrun = functools.partial(_cancel, self._task)
+            self._task.add_done_callback(self._inbox.call_ended)
+        return self._task
 
     async def aclose(self) -> None:
         """Cancel the call if it still runs, and return when it does not."""
@@ -153,7 +184,7 @@ class ToolStream:
                 loop.call_soon_threadsafe(_give_up, task, self._inbox)
 
 
-def _give_up(task: asyncio.Task[CallToolResult], inbox: _Inbox) -> None:
+def _give_up(task: asyncio.Task[CallToolResult], inbox: Inbox) -> None:
     inbox.close()
     _cancel(task)
 
@@ -164,16 +195,34 @@ def _cancel(task: asyncio.Task[CallToolResult]) -> None:
         task.cancel()
 
 
+class Call(Protocol):
+    """What fills an inbox with chunks."""
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        ...
+
+    @property
+    def inbox(self) -> Inbox:
+        """Where the chunks go."""
+        ...
+
+    def run(self) -> Coroutine[Any, Any, CallToolResult]:
+        """Until its end."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The call itself, which fills the inbox."""
+    """The call of a tool."""
 
     client: Client
     name: str
     arguments: dict[str, Any] | None
     timeout: float | None
     ask: dict[str, Any]
-    inbox: _Inbox
+    inbox: Inbox
 
     async def run(self) -> CallToolResult:
         return await self.client.call_tool(
@@ -185,11 +234,16 @@ class _Call:
         )
 
 
-class _Inbox:
-    """Chunks that were heard of and not yet read, put in order."""
+class Inbox:
+    """Chunks that came and were not yet read, put in order."""
 
     def __init__(self, size: int) -> None:
+        """For so many chunks."""
         self.size = size
+        self.stream_id: str | None = None
+        self.named = asyncio.Event()
+        self.first = 0
+        """The place of the first chunk that comes."""
         self.taken = 0
         self.overrun = False
         self.on_overrun: Callable[[], object] = lambda: None
@@ -208,6 +262,9 @@ class _Inbox:
         Waits for room. In one process the server waits with it; elsewhere the client goes on
         reading, and more and more would wait here: that ends the call.
         """
+        if self.stream_id is None and (about := _read(message, _NAMING)) is not None:
+            self._name(about)
+            return
         chunk = _read_chunk(message)
         if chunk is None or chunk.seq < self._next or chunk.seq in self._held:
             return
@@ -217,6 +274,16 @@ class _Inbox:
             return
         self._held[chunk.seq] = chunk
         self._news.set()
+
+    def _name(self, about: Mapping[str, Any]) -> None:
+        """The server names the stream, and the first chunk that comes if that is not the first."""
+        id, first = about.get("streamId"), about.get("first")
+        if not isinstance(id, str):
+            return
+        self.stream_id = id
+        if isinstance(first, int) and not self.taken and not self._held:
+            self.first = self._next = max(first, 0)
+        self.named.set()
 
     def _is_full_for(self, seq: int) -> bool:
         # The one that is read next must never wait behind those that come after it.
@@ -292,17 +359,35 @@ def _chunk_count(result: CallToolResult) -> int | None:
             return None
 
 
-def _read_chunk(message: str | None) -> ToolChunk | None:
-    if message is None or not message.startswith(_OPENING):
+def _given(result: CallToolResult, text: str) -> Any:
+    """What the tool gave: servers wrap all that is no object, to have one."""
+    match result.structured_content:
+        case None:
+            return text
+        case {"result": value} as whole if len(whole) == 1:
+            return value
+        case data:
+            return data
+
+
+def _read(message: str | None, opening: str) -> dict[str, Any] | None:
+    """The object under the key that a message opens with; None for any other message."""
+    if message is None or not message.startswith(opening):
         return None
     try:
         whole, end = _parse(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    body = whole[CHUNK_KEY]
+    (body,) = whole.values() if len(whole) == 1 else (None,)
     if end != len(message) or not isinstance(body, dict):
         return None
-    fields = cast("dict[str, Any]", body)
+    return cast("dict[str, Any]", body)
+
+
+def _read_chunk(message: str | None) -> ToolChunk | None:
+    fields = _read(message, _OPENING)
+    if fields is None:
+        return None
     seq, content, total = fields.get("seq"), fields.get("content"), fields.get("total")
     if not isinstance(seq, int) or seq < 0 or "data" not in fields:
         return None

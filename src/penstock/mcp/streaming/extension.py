@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
-from mcp.server.extension import Extension
-from mcp_types import CallToolRequestParams, CallToolResult
+from mcp.server.extension import Extension, MethodBinding
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, TextContent
 
 from penstock.mcp.streaming.call import CallStream, current_call
-from penstock.mcp.streaming.chunks import chunks_of_result
+from penstock.mcp.streaming.methods import Elsewhere, Owner, StreamMethods
+from penstock.mcp.streaming.returned import recording
+from penstock.mcp.streaming.streams import Status, Stream, Streams, cancellable
 from penstock.mcp.streaming.wire import EXTENSION, STREAM_KEY, AnyRequest, asked
+from penstock.mcp.tasks.owners import default_owner
 
 
 class StreamingTools(Extension):
@@ -33,35 +39,84 @@ class StreamingTools(Extension):
 
     identifier = EXTENSION
 
+    def __init__(self, *, owner: Owner = default_owner, elsewhere: Elsewhere | None = None) -> None:
+        """`owner` names whose stream a call is, and so who may watch and cancel it.
+
+        By default that is who was authorised, else the session, as for tasks; else the id of a
+        stream is the only way to it. `elsewhere` asks the other processes of a server for streams
+        that this one does not know.
+        """
+        self.streams = Streams()
+        """All streams of this server, by id."""
+        self._owner = owner
+        self._methods = StreamMethods(self.streams, owner, elsewhere)
+
+    def methods(self) -> Sequence[MethodBinding]:
+        """The requests about streams."""
+        return self._methods.bindings()
+
+    async def answer(self, order: dict[str, Any]) -> dict[str, Any] | None:
+        """Answer another process of this server, which asks by its `elsewhere`."""
+        return await self._methods.answer(order)
+
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: AnyRequest, call_next: CallNext
     ) -> HandlerResult:
         """Run the call; its chunks go out while it runs, and the stream ends with its result."""
         ask = asked(ctx)
         if ask is None:
-            return await call_next(ctx)
+            with recording():
+                return await call_next(ctx)
         request = dataclasses.replace(ctx)
-        stream = CallStream(request, ask)
-        stream.follow(request)
-        before = current_call.set(stream)
+        call = CallStream(request, ask)
+        call.follow(request)
+        call.kept = kept = Stream(call.id, params.name, self._owner(ctx), call.token)
+        self.streams.add(kept, call)
+        status: Status = "failed"
         try:
-            result = await call_next(request)
-        except BaseException:
-            stream.close()
+            await call.open({"streaming": True})
+            result = await self._answer(params, request, call, kept, call_next)
+            if not isinstance(result, CallToolResult):
+                if isinstance(result, InputRequiredResult):
+                    self.streams.forget(kept)
+                # Else a task, which sends its chunks later and ends the stream with its tool.
+                kept.detached = True
+                status = "running"
+                return result
+            status = _status_of(result, kept)
+            return _signed(result, call)
+        except asyncio.CancelledError:
+            status = "cancelled"
             raise
         finally:
-            current_call.reset(before)
-        if not isinstance(result, CallToolResult):
-            # Not the answer yet: a task, which sends its chunks later, or a question to the client.
-            return result
+            if status != "running":
+                call.close()
+                self.streams.end(kept, status)
+
+    async def _answer(
+        self,
+        params: CallToolRequestParams,
+        request: AnyRequest,
+        call: CallStream,
+        kept: Stream,
+        call_next: CallNext,
+    ) -> HandlerResult:
+        """The result, after its chunks; an error's when the stream is cancelled by its id."""
+        before = current_call.set(call)
         try:
-            if not stream.claimed and not result.is_error:
-                chunks = chunks_of_result(result, params.name)
-                for chunk in chunks:
-                    await stream.send(chunk, len(chunks))
+            with cancellable(kept), recording() as returned:
+                result = await call_next(request)
+                if isinstance(result, CallToolResult) and not (call.claimed or result.is_error):
+                    chunks = returned.chunks(result, params.name)
+                    for chunk in chunks:
+                        await call.send(chunk, len(chunks))
+                return result
+        except ToolError as error:
+            return CallToolResult(
+                content=[TextContent(type="text", text=str(error))], is_error=True
+            )
         finally:
-            stream.close()
-        return _signed(result, stream)
+            current_call.reset(before)
 
     async def announce(self, ctx: AnyRequest, call_next: CallNext) -> HandlerResult:
         """Middleware that tells legacy clients of the extension, as `experimental`.
@@ -76,6 +131,12 @@ class StreamingTools(Extension):
         others = cast("dict[str, Any]", capabilities.get("experimental") or {})
         experimental = {**others, EXTENSION: self.settings()}
         return {**result, "capabilities": {**capabilities, "experimental": experimental}}
+
+
+def _status_of(result: CallToolResult, kept: Stream) -> Status:
+    if not result.is_error:
+        return "completed"
+    return "cancelled" if kept.cancelled else "failed"
 
 
 def _signed(result: CallToolResult, stream: CallStream) -> CallToolResult:

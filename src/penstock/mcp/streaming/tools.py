@@ -19,7 +19,8 @@ from mcp.server.mcpserver.utilities.context_injection import find_context_parame
 from mcp_types import CallToolResult, InputRequiredResult
 
 from penstock.mcp.streaming.call import CallStream, current_call
-from penstock.mcp.streaming.chunks import Chunks, chunk_of
+from penstock.mcp.streaming.chunks import Chunks, Final, chunk_of
+from penstock.mcp.streaming.streams import cancellable
 
 P = ParamSpec("P")
 Collect: TypeAlias = Callable[[list[Any]], object]
@@ -84,8 +85,17 @@ def _tool(function: Callable[P, object], collect: Collect | None, max_bytes: int
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> object:
         context = kwargs.get(own_context) if own_context else kwargs.pop(_CONTEXT, None)
-        pieces = _Pieces(name, _claimed(context), max_bytes)
-        return await pieces.gather(await _started(function, args, kwargs), collect, returns)
+        stream = _claimed(context)
+        pieces = _Pieces(name, stream, max_bytes)
+
+        async def work() -> object:
+            return await pieces.gather(await _started(function, args, kwargs), collect, returns)
+
+        if stream is None or stream.kept is None:
+            return await work()
+        # Under a task, the call of the client has ended before this begins.
+        with cancellable(stream.kept):
+            return await work()
 
     returns = _collected_type(signature.return_annotation, collect)
     parameters = list(signature.parameters.values())
@@ -151,7 +161,7 @@ class _Pieces:
                 whole = None
             case Iterator():
                 whole = await _from_thread(cast("Iterator[object]", made), self._take)
-            case list():
+            case list() | tuple():
                 items = cast("list[object]", made)
                 for value in items:
                     await self._take(value, len(items))
@@ -168,6 +178,9 @@ class _Pieces:
         return "".join(self._values) if joined else self._values
 
     async def _take(self, value: object, total: int | None = None) -> None:
+        if isinstance(value, Final):
+            self._values.append(cast("Final[Any]", value).value)
+            return
         chunk = chunk_of(value, self._tool, len(self._values))
         self._left -= chunk.size
         if self._left < 0:

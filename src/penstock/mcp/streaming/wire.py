@@ -22,10 +22,13 @@ from mcp_types import INVALID_PARAMS, ClientCapabilities, ProgressToken
 EXTENSION = "dev.penstock/streaming"
 """The capability: under `extensions`, and in the legacy era under `experimental`."""
 STREAM_KEY = "dev.penstock/stream"
-"""In a request's `_meta` it asks for chunks; in a result's it says how many there were."""
+"""In a request's `_meta` it asks for chunks, in a result's it says how many there were; and in the
+notification before the first chunk it names the stream."""
 CHUNK_KEY = "dev.penstock/chunk"
 PROGRESS_KEY = "dev.penstock/progress"
 """What a tool reported itself, where the notification counts chunks."""
+GET, WATCH, CANCEL = (f"dev.penstock/streams/{what}" for what in ("get", "watch", "cancel"))
+"""The requests about a stream, by its id."""
 LONGEST_DELAY_MS = 60_000
 
 AnyRequest: TypeAlias = ServerRequestContext[Any, Any]

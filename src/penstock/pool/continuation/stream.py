@@ -45,6 +45,7 @@ from penstock.pool.continuation.join import (
 from penstock.pool.error_policy import may_continue
 from penstock.pool.hedging import race
 from penstock.pool.plan import Run, Ticket
+from penstock.pool.stop_cut import StopCut, mark_cut
 from penstock.pool.whole_answers import too_long
 from penstock.tokens import estimate_text, family_of
 
@@ -72,6 +73,8 @@ class Continuation:
         self._attempt: Attempt | None = None
         self._empty: tuple[Attempt, Sequence[ProviderEvent]] | None = None
         """The end of an empty answer in whose place another target is asked."""
+        self._cut: StopCut | None = None
+        """Enforces the stop sequences, once a target takes part that cannot."""
 
     async def opened(self, batches: ProviderStream) -> OpenStream:
         """The stream once its first event is there; raises when there will be none."""
@@ -88,6 +91,7 @@ class Continuation:
             if ticket.attempt.target != last:
                 refused, last = 0, ticket.attempt.target
             asked = ticket
+            told: Sequence[ProviderEvent] = ()
             follow = _Follow(ticket.request, thinks_silently=self._thought)
             try:
                 if self._text():
@@ -99,10 +103,20 @@ class Continuation:
                             break
                         told = self._told(batch, follow, asked)
                         self._answered_by(follow.attempt_of(asked))
+                        if self._cut is not None:
+                            told = self._cut.cut(told)
+                            if self._cut.is_hit:
+                                if not isinstance(batch[-1], Finished):
+                                    mark_cut(asked, self._cut)
+                                break
                         if told:
                             yield told
                     else:
                         return
+                if self._cut is not None and self._cut.is_hit:
+                    # The call has been closed, and its bill is known.
+                    yield [*told, Finished(self._cut.reply(asked))]
+                    return
             except PenstockError as error:
                 if self._empty is not None and not self._delivered:
                     self._run.noted(asked, error)
@@ -265,10 +279,19 @@ class Continuation:
         self._ticket = ticket
         # Its own list where all of its text reaches the caller, so that the text is kept once.
         self._said = ticket.text if follow.plain else []
+        # One that continues does not see a sequence that has begun in the text before.
+        if self._cut is None and (ticket.stops or follow.is_second):
+            stops = ticket.stops or ticket.request.stop_sequences
+            self._cut = StopCut(stops, self._text()) if stops else None
 
     def _text(self) -> str:
-        """All text that the caller has."""
+        """All text that was said, with what is held back for a stop sequence."""
         return "".join(chain(self._earlier, self._said))
+
+    def _read_text(self) -> str:
+        """All text that the caller has."""
+        said = self._text()
+        return said if self._cut is None else said.removesuffix(self._cut.held)
 
     def _whole(self, reply: Reply, follow: _Follow) -> Reply:
         if follow.skip:
@@ -297,7 +320,7 @@ class Continuation:
         self, ticket: Ticket[SamplingRequest], error: PenstockError, follow: _Follow
     ) -> None:
         """Take note, and raise the error unless somebody else may go on."""
-        said = self._text()
+        said = self._read_text()
         if not self._delivered:
             self._run.failed(ticket, error)
             return
@@ -310,12 +333,12 @@ class Continuation:
 
     def _end(self) -> PenstockError:
         """The caller has read a part: the error that broke it off says so, with the part."""
-        said = self._text()
+        said = self._read_text()
         last = self._run.exhausted()
         if not said or last is self._run.failures[-1][1]:
             return last
         error = StreamInterrupted(
-            f"the stream broke off, and nobody went on: {last}",
+            f"the stream broke off, and no target continued it: {last}",
             partial=said,
             provider=last.provider,
             model=last.model,

@@ -35,6 +35,10 @@ _RULES: tuple[Rule, ...] = (
         options={"thinking_display": "summarized", "origin": "anthropic-claude"},
     ),
     Rule(
+        models=("claude-*",),
+        capabilities={"reasoning_levels": ("low", "med", "high", "xhigh", "max")},
+    ),
+    Rule(
         models=_ALWAYS_THINKING,
         capabilities={"tool_choice": False, "reasoning_off": False},
     ),
@@ -49,6 +53,8 @@ _RULES: tuple[Rule, ...] = (
         capabilities={"temperature": True},
         options={"thinking_display": None},
     ),
+    Rule(models=_CLAUDE_4_6, capabilities={"reasoning_levels": ("low", "med", "high", "max")}),
+    Rule(models=_BEFORE_4_6, capabilities={"reasoning_levels": ("low", "med", "high")}),
     Rule(models=("claude-sonnet-4-6*",), capabilities={"max_output": 64_000}),
     Rule(
         models=_BEFORE_4_6,
@@ -73,7 +79,12 @@ _RULES: tuple[Rule, ...] = (
 
 CATALOGUE = Catalogue(
     Capabilities(
-        extra_of="anthropic", max_temperature=1.0, prefill=True, native_mcp=True, mcp_headers=False
+        extra_of="anthropic",
+        sampling_fields={"top_p": "top_p", "top_k": "top_k"},
+        max_temperature=1.0,
+        prefill=True,
+        native_mcp=True,
+        mcp_headers=False,
     ),
     _RULES,
 )

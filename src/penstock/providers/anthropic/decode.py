@@ -42,7 +42,7 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    answer = read_json(_decode_answer, body, "the answer is no message")
+    answer = read_json(_decode_answer, body, "the answer is not a message")
     if answer.error or answer.type == "error":
         raise map_inline_error(answer.error)
     if answer.content is None:
@@ -120,6 +120,7 @@ class MessageStreamDecoder(StreamReader[ServerSentEvent]):
                 if event.delta is not None:
                     collected.reason = event.delta.stop_reason or collected.reason
                     collected.details = event.delta.stop_details or collected.details
+                    collected.stop_sequence = event.delta.stop_sequence
             case "message_stop":
                 self._settle(events)
             case "error":
@@ -140,7 +141,16 @@ class MessageStreamDecoder(StreamReader[ServerSentEvent]):
 class _Collector:
     """Keeps what one answer has said, whether it came whole or in pieces."""
 
-    __slots__ = ("_unreadable", "blocks", "details", "model", "reason", "response_id", "usage")
+    __slots__ = (
+        "_unreadable",
+        "blocks",
+        "details",
+        "model",
+        "reason",
+        "response_id",
+        "stop_sequence",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self.blocks = Blocks()
@@ -150,12 +160,14 @@ class _Collector:
         self._unreadable = False
         self.response_id: str | None = None
         self.model: str | None = None
+        self.stop_sequence: object = None
 
     def learn(self, answer: Answer) -> None:
         """Take over what the head of a message says."""
         self.response_id = answer.id
         self.model = answer.model
         self.details = answer.stop_details
+        self.stop_sequence = answer.stop_sequence
         self.add_usage(answer.usage)
 
     def add_usage(self, raw: msgspec.Raw) -> None:
@@ -193,6 +205,7 @@ class _Collector:
             self.response_id,
             reason,
             stop_detail=stop_detail(reason),
+            stop_sequence=self.stop_sequence if isinstance(self.stop_sequence, str) else None,
         )
 
 

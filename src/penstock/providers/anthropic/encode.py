@@ -51,7 +51,14 @@ DIALECT = "anthropic"
 PATH = "/v1/messages"
 API_VERSION = "2023-06-01"
 
-_EFFORTS: Mapping[str, str] = {"none": "low", "low": "low", "med": "medium", "high": "high"}
+_EFFORTS: Mapping[str, str] = {
+    "none": "low",
+    "low": "low",
+    "med": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
 _BUDGETS: Mapping[str, int] = {"low": 1024, "med": 4096, "high": 16384}
 _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none", "tool": "tool"}
 _CACHE = {"type": "ephemeral"}

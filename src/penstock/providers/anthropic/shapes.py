@@ -62,6 +62,7 @@ class Answer(_Shape):
     model: str | None = None
     content: list[Block] | None = None
     stop_reason: str | None = None
+    stop_sequence: Any = None
     stop_details: StopDetails | None = None
     usage: msgspec.Raw = msgspec.Raw()
     """A `WireUsage`, read apart from the rest."""
@@ -77,6 +78,7 @@ class Delta(_Shape):
     thinking: str | None = None
     signature: str | None = None
     stop_reason: str | None = None
+    stop_sequence: Any = None
     stop_details: StopDetails | None = None
 
 

@@ -33,12 +33,20 @@ _NOVA_2 = ("*amazon.nova-2-*",)
 _TEXT_ONLY: dict[str, Any] = {"images": False, "audio": False, "embeddings": False}
 _NO_CONTROL: dict[str, Any] = {"reasoning": False, "audio": False, "embeddings": False}
 
+_FIELDS = {"top_p": "inferenceConfig.topP"}
+
 _RULES: tuple[Rule, ...] = (
     # Claude: first what holds for the newest, then what older ones still take.
     Rule(
         models=(f"{_CLAUDE}*",),
         capabilities={
             "temperature": False,
+            "reasoning_levels": ("low", "med", "high", "xhigh", "max"),
+            "sampling_fields": {
+                **_FIELDS,
+                # Not a field of Converse; the model takes it.
+                "top_k": "additionalModelRequestFields.top_k",
+            },
             "audio": False,
             "embeddings": False,
             "context_window": 1_000_000,
@@ -55,12 +63,16 @@ _RULES: tuple[Rule, ...] = (
         models=(f"{_CLAUDE}opus-5-5*", f"{_CLAUDE}fable-5*", f"{_CLAUDE}mythos-5*"),
         capabilities={"reasoning_off": False},
     ),
-    Rule(models=_CLAUDE_4_6, capabilities={"temperature": True}),
+    Rule(
+        models=_CLAUDE_4_6,
+        capabilities={"temperature": True, "reasoning_levels": ("low", "med", "high", "max")},
+    ),
     Rule(models=(f"{_CLAUDE}sonnet-4-6*",), capabilities={"max_output": 64_000}),
     Rule(
         models=_CLAUDE_TO_4_5,
         capabilities={
             "temperature": True,
+            "reasoning_levels": ("low", "med", "high"),
             "prefill": True,
             "context_window": 200_000,
             "max_output": 64_000,
@@ -135,6 +147,7 @@ _RULES: tuple[Rule, ...] = (
 
 CATALOGUE = Catalogue(
     Capabilities(
+        sampling_fields=_FIELDS,
         max_temperature=1.0,
         image_urls=False,
         audio=True,

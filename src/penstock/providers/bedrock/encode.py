@@ -41,6 +41,7 @@ from penstock.providers.bedrock.reasoning import reasoning
 from penstock.providers.bedrock.schema import adapt, is_sayable
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.extra_fields import place_fields
 from penstock.providers.wire.json_body import write_json
 from penstock.providers.wire.mcp_calls import told
 from penstock.providers.wire.schemas import in_words
@@ -97,6 +98,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
         body["outputConfig"] = output
     if additional:
         body["additionalModelRequestFields"] = additional
+    place_fields(body, request)
     action = "converse-stream" if stream else "converse"
     return WireCall(model_path(model, action), write_json(body))
 

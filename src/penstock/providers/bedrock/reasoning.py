@@ -21,7 +21,14 @@ from penstock.contract.messages import JSONObject
 from penstock.providers.bedrock.catalogue import LEAST_BUDGET
 from penstock.providers.profiles import ModelProfile
 
-_EFFORTS: Mapping[str, str] = {"none": "low", "low": "low", "med": "medium", "high": "high"}
+_EFFORTS: Mapping[str, str] = {
+    "none": "low",
+    "low": "low",
+    "med": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
 _BUDGETS: Mapping[str, int] = {"low": 1024, "med": 4096, "high": 16_384}
 
 

@@ -21,8 +21,9 @@ from penstock.contract.events import Chunk, Finished, ProviderEvent, ReasoningDe
 from penstock.contract.exchange import Reply, StopReason, Usage
 from penstock.contract.messages import JSONObject
 from penstock.providers.embedded.encode import ChatCall
-from penstock.providers.wire.endings import check_ending, is_cut, stop_reason
+from penstock.providers.wire.endings import check_ending, is_cut, stop_detail, stop_reason
 from penstock.streaming.assemble import Assembler
+from penstock.streaming.stop_sequences import StopScanner
 
 _REPLY_KEY = re.compile(r'^\s*\{\s*"reply"\s*:\s*')
 
@@ -69,7 +70,9 @@ class Decoder:
         self._model = model
         self._call = call
         self._reader: _Reader = _CallReader(call.prefix) if call.calls else _TextReader()
-        self._stops = _StopScanner(call.stop_sequences)
+        # llama.cpp could do this, but it would look at the JSON around a reply, and it does not say
+        # whether a stop sequence or the end of the answer made it stop.
+        self._stops = StopScanner(call.stop_sequences)
         self._assembler = Assembler()
         self._usage = Usage()
         self._response_id: str | None = None
@@ -119,7 +122,7 @@ class Decoder:
             if choice.delta.content:
                 text = self._stops.push(self._reader.push(choice.delta.content))
                 self._say(text, events)
-                if self._stops.hit:
+                if self._stops.hit is not None:
                     self._end("stopSequence", events)
                     return
             if choice.finish_reason is not None:
@@ -131,7 +134,7 @@ class Decoder:
         truncated = is_cut(finish_reason)
         text, call = self._reader.end(truncated=truncated)
         self._say(self._stops.push(text), events)
-        if self._stops.hit:
+        if self._stops.hit is not None:
             self._end("stopSequence", events)
             return
         self._say(self._stops.rest(), events)
@@ -141,14 +144,16 @@ class Decoder:
             events.append(delta)
             self._end("toolUse", events)
         else:
-            self._end(stop_reason(finish_reason, ()), events)
+            self._end(stop_reason(finish_reason, ()), events, stop_detail(finish_reason))
 
     def _say(self, text: str, events: list[ProviderEvent]) -> None:
         if text:
             self._assembler.text(text)
             events.append(Chunk(text))
 
-    def _end(self, reason: StopReason, events: list[ProviderEvent]) -> None:
+    def _end(
+        self, reason: StopReason, events: list[ProviderEvent], detail: str | None = None
+    ) -> None:
         self.finished = True
         reply = Reply(
             content=self._assembler.content(),
@@ -157,6 +162,8 @@ class Decoder:
             usage=self._usage,
             response_id=self._response_id,
             response_status="length" if reason == "maxTokens" else "stop",
+            stop_detail=detail,
+            stop_sequence=self._stops.hit,
         )
         events.append(Finished(reply))
 
@@ -226,44 +233,6 @@ def _reply_text(written: str) -> str:
         return ""
     reply: Any = cast(JSONObject, answer).get("reply") if isinstance(answer, dict) else None
     return reply if isinstance(reply, str) else ""
-
-
-class _StopScanner:
-    """Lets text through up to the first stop sequence; holds back what may be the start of one.
-
-    llama.cpp could do this, but it would look at the JSON around a reply, and it does not say
-    whether a stop sequence or the end of the answer made it stop.
-    """
-
-    def __init__(self, stops: Sequence[str]) -> None:
-        self.hit = False
-        self._stops = stops
-        self._held: str = ""
-
-    def push(self, text: str) -> str:
-        if not self._stops or not text:
-            return text
-        text = self._held + text
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            self.hit = True
-            self._held = ""
-            return text[: min(found)]
-        keep = max(_overlap(text, stop) for stop in self._stops)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
-
-    def rest(self) -> str:
-        held, self._held = self._held, ""
-        return held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of the text may begin this stop sequence."""
-    for size in range(min(len(text), len(stop) - 1), 0, -1):
-        if text.endswith(stop[:size]):
-            return size
-    return 0
 
 
 _REASON = re.compile(

@@ -35,6 +35,7 @@ from penstock.contract.messages import (
 from penstock.contract.options import OutputSchema, ToolChoice, ToolDefinition
 from penstock.providers.embedded.grammar import writable
 from penstock.providers.embedded.integers import UnreadableSchemaError
+from penstock.providers.wire.extra_fields import place_fields
 from penstock.providers.wire.mcp_calls import told
 
 _CALL = '{"name": "<function>", "arguments": {...}}'
@@ -85,6 +86,7 @@ def encode(request: SamplingRequest, *, provider: str, model: str) -> ChatCall:
     }
     if request.temperature is not None:
         body["temperature"] = request.temperature
+    place_fields(body, request)
     limited = partial(_limited, provider=provider, model=model)
     schema = _schema(tools, request.output_schema, limited, may_reply=may_reply)
     if schema is not None:

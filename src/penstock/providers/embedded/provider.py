@@ -29,6 +29,15 @@ from penstock.providers.unsupported import lacking
 _EMBEDDING_NAMES = (embeddings.MODEL, weights.DEFAULT, weights.BUNDLED)
 
 _CHAT = Capabilities(
+    sampling_fields={
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "min_p": "min_p",
+        "seed": "seed",
+        "presence_penalty": "presence_penalty",
+        "frequency_penalty": "frequency_penalty",
+        "repetition_penalty": "repeat_penalty",
+    },
     images=False,
     image_urls=False,
     parallel_tools_switch=False,

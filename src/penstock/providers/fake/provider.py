@@ -28,6 +28,7 @@ from penstock.contract.options import Capabilities
 from penstock.contract.ports import ModelInfo, ProviderStream
 from penstock.providers.fake.instance import instance_of
 from penstock.providers.fake.transcripts import TranscriptScript, TranscriptStep
+from penstock.providers.wire.endings import check_reply
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _WORDS = re.compile(r"words-(\d{1,9})")
@@ -42,6 +43,7 @@ class FakeReply(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: str = ""
     tool_uses: tuple[ToolUse, ...] = ()
     stop_reason: str | None = None
+    """`endTurn`, ..., or a reason in the words of any provider, such as `error` or `length`."""
     usage: Usage | None = None
     error: PenstockError | None = None
     """Raised after the text has been sent; with no text, at once."""
@@ -193,7 +195,7 @@ def _reply(model: str, request: SamplingRequest, step: FakeReply) -> Reply:
         output_tokens=len(_WORD.findall(step.text)),
     )
     reason = step.stop_reason or ("toolUse" if step.tool_uses else "endTurn")
-    return Reply(tuple(parts), model, reason, usage, "fake", "completed")
+    return check_reply(Reply(tuple(parts), model, reason, usage, "fake", "completed"))
 
 
 def _hash_vector(text: str, size: int) -> tuple[float, ...]:

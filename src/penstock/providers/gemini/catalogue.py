@@ -94,6 +94,13 @@ _RULES: tuple[Rule, ...] = (
 
 CATALOGUE = Catalogue(
     Capabilities(
+        sampling_fields={
+            "top_p": "generationConfig.topP",
+            "top_k": "generationConfig.topK",
+            "seed": "generationConfig.seed",
+            "presence_penalty": "generationConfig.presencePenalty",
+            "frequency_penalty": "generationConfig.frequencyPenalty",
+        },
         max_temperature=2.0,
         max_stop_sequences=5,
         audio=True,

@@ -52,7 +52,7 @@ def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
     if error := listed_error(body):
         raise map_inline_error(error)
-    answer = read_json(decode_answer, body, "the answer is no generated content")
+    answer = read_json(decode_answer, body, "the answer is not generated content")
     if answer.error:
         raise map_inline_error(answer.error)
     collected = Collector()

@@ -25,6 +25,7 @@ from penstock.providers.gemini.contents import CONTINUATION, continuation_token,
 from penstock.providers.gemini.schema import adapt_schema, is_sayable
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.extra_fields import place_fields
 from penstock.providers.wire.json_body import write_json
 from penstock.providers.wire.schemas import in_words
 
@@ -58,6 +59,7 @@ def encode_body(model: str, request: SamplingRequest, profile: ModelProfile) -> 
     if config:
         body["toolConfig"] = config
     body["generationConfig"] = _generation_config(request, profile)
+    place_fields(body, request)
     last = request.messages[-1] if request.messages else None
     if last is not None and (token := continuation_token(last.meta)):
         body["continuationToken"] = token

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -164,7 +165,7 @@ def _read_error(value: Any) -> Report:
                 error_text.name_of(each.get("field")),
                 error_text.shown(error_text.text_of(each.get("description") or "")),
             )
-            for each in _violations(details, "fieldViolations")
+            for each in islice(_violations(details, "fieldViolations"), _LIST_LIMIT)
         ),
     )
 

@@ -8,7 +8,7 @@ UNCOUNTED_BYTES = 32 * 1024 * 1024
 """For what the token limit does not count: images, results of the provider's own tools."""
 REPEATED = 4
 """Some APIs repeat the instructions and tools of a request in several events of its answer."""
-ERROR_BYTES = 256 * 1024
+ERROR_BYTES = 64 * 1024
 """The part of an error's body that is read; the rest is not needed to name the error."""
 VECTOR_BYTES = 256 * 1024
 """The largest vector: 8,192 numbers, each written in 32 bytes."""

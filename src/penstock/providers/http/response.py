@@ -104,12 +104,19 @@ class StreamingResponse:
     def _broken(self, error: Exception) -> ProviderUnavailable:
         return ProviderUnavailable(f"the connection to {self._route.shown} broke off: {say(error)}")
 
-    async def body(self, timeout: float, whole_within: float, allowance: ByteAllowance) -> bytes:
+    async def body(
+        self,
+        timeout: float,
+        whole_within: float,
+        allowance: ByteAllowance,
+        on_alive: Callable[[], None] | None = None,
+    ) -> bytes:
         """The rest of the body; raises MalformedResponse when it is larger than `allowance`.
 
         Of the body of an error only the first `ERROR_BYTES` are read.
         Raises ProviderTimeout when it is not all there `whole_within` seconds from now: a body that
-        comes a byte at a time is never silent, and may never end.
+        comes a byte at a time is never silent, and may never end. `on_alive` is called for each
+        piece.
         """
         if self.ended and self._unpacker is None and not self._packed:
             # The usual case: it came with the headers.
@@ -121,6 +128,8 @@ class StreamingResponse:
         while piece := await self._read_before(deadline, timeout, whole_within):
             pieces.append(self._fitting(piece, allowance))
             size += len(piece)
+            if on_alive is not None:
+                on_alive()
             if self.status >= _FIRST_ERROR and size >= ERROR_BYTES:
                 break
         return b"".join(pieces)

@@ -95,11 +95,13 @@ class HttpTransport:
         sent: Callable[[], object] | None = None,
         *,
         allowance: ByteAllowance | None = None,
+        on_alive: Callable[[], None] | None = None,
     ) -> WireResponse:
         """The whole answer, whatever its status; its headers may take `patience_s` if longer.
 
         `sent` is called when all of the request is on its way. `allowance` limits the bytes of the
-        answer; by default they are limited by `max_response_bytes`.
+        answer; by default they are limited by `max_response_bytes`. `on_alive` is called while the
+        body comes, for `keep_alive_timeout_s` at most.
         """
         response = await self._send(url, call, headers, sent, patience_s)
         settings = self.settings
@@ -108,6 +110,7 @@ class HttpTransport:
                 settings.idle_timeout_s,
                 max(settings.body_timeout_s, call.patience_s),
                 allowance or settings.allowance(),
+                None if on_alive is None else _for_a_time(on_alive, settings.keep_alive_timeout_s),
             )
         finally:
             response.close()
@@ -190,3 +193,15 @@ class HttpTransport:
     ) -> None:
         """Close all connections."""
         await self.aclose()
+
+
+def _for_a_time(on_alive: Callable[[], None], limit_s: float) -> Callable[[], None]:
+    """Some services send blank lines while they work, for ever if they hang."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + limit_s
+
+    def alive() -> None:
+        if clock() < until:
+            on_alive()
+
+    return alive

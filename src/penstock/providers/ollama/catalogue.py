@@ -20,6 +20,16 @@ _RULES: tuple[Rule, ...] = (
 
 CATALOGUE = Catalogue(
     Capabilities(
+        sampling_fields={
+            **{
+                name: f"options.{name}"
+                for name in (
+                    *("top_p", "top_k", "min_p", "seed"),
+                    *("presence_penalty", "frequency_penalty"),
+                )
+            },
+            "repetition_penalty": "options.repeat_penalty",
+        },
         image_urls=False,
         tool_choice=False,
         parallel_tools_switch=False,

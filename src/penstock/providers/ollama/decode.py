@@ -31,7 +31,7 @@ _decode_answer = msgspec.json.Decoder(Answer).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    answer = read_json(_decode_answer, body, "the answer is no chat response")
+    answer = read_json(_decode_answer, body, "the answer is not a chat response")
     if answer.error:
         raise map_inline_error(body)
     if answer.message is None or not answer.done:

@@ -36,6 +36,7 @@ from penstock.contract.options import ToolDefinition
 from penstock.providers.ollama import schema, tool_names
 from penstock.providers.profiles import ModelProfile
 from penstock.providers.wire.dialect import WireCall
+from penstock.providers.wire.extra_fields import place_fields
 from penstock.providers.wire.json_body import write_json
 from penstock.providers.wire.mcp_calls import told
 
@@ -69,6 +70,7 @@ def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: 
     if (level := request.reasoning_level) is not None:
         off = level == "none" and profile.capabilities.reasoning_off
         body["think"] = _LEVELS[level] if profile.options.get("think_levels") else not off
+    place_fields(body, request)
     return WireCall(PATH, write_json(body))
 
 

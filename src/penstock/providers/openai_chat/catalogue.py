@@ -11,6 +11,15 @@ _GPT_5 = ("gpt-5", "gpt-5-*")
 _OPENAI_BEFORE_REASONING = ("gpt-3.5*", "gpt-4*", "chatgpt-*")
 _OPENAI_REASONING = (*_O_SERIES, "gpt-5*", "gpt-6*")
 
+_FIELDS = {
+    name: name for name in ("top_p", "seed", "presence_penalty", "frequency_penalty", "verbosity")
+}
+_FIELDS_OF_OPEN_MODELS = _FIELDS | {
+    name: name for name in ("top_k", "min_p", "repetition_penalty") if name not in _FIELDS
+}
+"""What servers of open models take as well."""
+_ALL_EFFORTS = ("low", "med", "high", "xhigh", "max")
+
 _RULES: tuple[Rule, ...] = (
     # OpenAI's own models.
     Rule(
@@ -30,6 +39,18 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(models=(*_O_SERIES, *_GPT_5, "gpt-6*"), capabilities={"temperature": False}),
     Rule(models=(*_O_SERIES, *_GPT_5), capabilities={"reasoning_off": False}),
+    Rule(
+        models=(*_OPENAI_BEFORE_REASONING, *_O_SERIES),
+        capabilities={
+            "sampling_fields": {name: name for name in _FIELDS if name != "verbosity"},
+        },
+    ),
+    Rule(models=_GPT_5, capabilities={"reasoning_levels": ("minimal", "low", "med", "high")}),
+    Rule(
+        models=("gpt-5.2*", "gpt-5.3*", "gpt-5.4*", "gpt-5.5*"),
+        capabilities={"reasoning_levels": ("low", "med", "high", "xhigh")},
+    ),
+    Rule(models=("gpt-5.6*", "gpt-6*"), capabilities={"reasoning_levels": _ALL_EFFORTS}),
     Rule(models=_GPT_5, options={"least_effort": "minimal"}),
     Rule(models=("gpt-5-pro*",), options={"least_effort": "high"}),
     Rule(
@@ -54,6 +75,17 @@ _RULES: tuple[Rule, ...] = (
     Rule(models=("*audio*",), capabilities={"audio": True}),
     # Its open model, at whoever serves it.
     Rule(models=("gpt-oss*", "*/gpt-oss*"), capabilities={"reasoning_off": False}),
+    *(
+        Rule(kind=kind, capabilities={"sampling_fields": _FIELDS_OF_OPEN_MODELS})
+        for kind in ("vllm", "llamacpp", "lmstudio", "openrouter", "together", "fireworks")
+    ),
+    Rule(kind="openrouter", capabilities={"reasoning_levels": ("minimal", *_ALL_EFFORTS)}),
+    # xAI's models that think refuse it.
+    Rule(
+        models=("grok-4*", "grok-3-mini*", "grok-code*"),
+        kind="xai",
+        capabilities={"stop_sequences": False},
+    ),
     # Servers that go on with the assistant's last message.
     Rule(kind="llamacpp", capabilities={"prefill": True}),
     Rule(kind="groq", capabilities={"prefill": True}),
@@ -64,6 +96,12 @@ _RULES: tuple[Rule, ...] = (
 )
 
 CATALOGUE = Catalogue(
-    Capabilities(extra_of="openai-chat", audio=True, embeddings=True, transcription=True),
+    Capabilities(
+        extra_of="openai-chat",
+        sampling_fields=_FIELDS,
+        audio=True,
+        embeddings=True,
+        transcription=True,
+    ),
     (*_RULES, *transcription.RULES),
 )

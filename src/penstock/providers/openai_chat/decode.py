@@ -53,7 +53,7 @@ def decode(body: bytes) -> Reply:
     # Gemini's Chat endpoint wraps its errors in a list.
     if error := listed_error(body):
         raise map_inline_error(error)
-    answer = read_json(_decode_answer, body, "the answer is no chat completion")
+    answer = read_json(_decode_answer, body, "the answer is not a chat completion")
     if answer.error:
         raise map_inline_error(answer.error)
     choice = next((choice for choice in answer.choices or () if not choice.index), None)

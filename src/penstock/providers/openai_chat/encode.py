@@ -62,7 +62,15 @@ _AUDIO_FORMATS: Mapping[str, str] = {
     "audio/mpeg": "mp3",
     "audio/mp3": "mp3",
 }
-_EFFORTS: Mapping[str, str] = {"none": "none", "low": "low", "med": "medium", "high": "high"}
+_EFFORTS: Mapping[str, str] = {
+    "none": "none",
+    "minimal": "minimal",
+    "low": "low",
+    "med": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
 
 
 def encode(model: str, request: SamplingRequest, profile: ModelProfile, stream: bool) -> WireCall:

@@ -15,6 +15,9 @@ _GPT_5 = ("gpt-5", "gpt-5-*")
 _BEFORE_REASONING = ("gpt-3.5*", "gpt-4*", "chatgpt-*")
 _REASONING = (*_O_SERIES, "gpt-5*", "gpt-6*")
 
+_FIELDS = {"top_p": "top_p"}
+_ALL_EFFORTS = ("low", "med", "high", "xhigh", "max")
+
 _RULES: tuple[Rule, ...] = (
     Rule(
         models=(*_BEFORE_REASONING, *_REASONING),
@@ -23,6 +26,16 @@ _RULES: tuple[Rule, ...] = (
     Rule(models=_BEFORE_REASONING, capabilities={"reasoning": False}),
     Rule(models=(*_O_SERIES, *_GPT_5, "gpt-6*"), capabilities={"temperature": False}),
     Rule(models=(*_O_SERIES, *_GPT_5), capabilities={"reasoning_off": False}),
+    Rule(
+        models=(*_BEFORE_REASONING, *_O_SERIES),
+        capabilities={"sampling_fields": _FIELDS, "reasoning_levels": ("low", "med", "high")},
+    ),
+    Rule(models=_GPT_5, capabilities={"reasoning_levels": ("minimal", "low", "med", "high")}),
+    Rule(models=("gpt-5.1*",), capabilities={"reasoning_levels": ("low", "med", "high")}),
+    Rule(
+        models=("gpt-5.1-codex-max*", "gpt-5.2*", "gpt-5.3*", "gpt-5.4*", "gpt-5.5*"),
+        capabilities={"reasoning_levels": ("low", "med", "high", "xhigh")},
+    ),
     Rule(models=_O_SERIES, options={"least_effort": "low"}),
     Rule(models=_GPT_5, options={"least_effort": "minimal"}),
     Rule(models=("gpt-5-pro*",), options={"least_effort": "high"}),
@@ -70,6 +83,8 @@ CATALOGUE = Catalogue(
     Capabilities(
         extra_of="openai-responses",
         stop_sequences=False,
+        reasoning_levels=_ALL_EFFORTS,
+        sampling_fields=_FIELDS | {"verbosity": "text.verbosity"},
         audio=False,
         native_mcp=True,
         embeddings=True,

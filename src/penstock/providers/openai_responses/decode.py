@@ -57,7 +57,7 @@ _decode_usage = msgspec.json.Decoder(WireUsage).decode
 
 def decode(body: bytes) -> Reply:
     """The reply in the body of a 200; raises the typed error when there is one inside."""
-    response = read_json(_decode_response, body, "the answer is no response")
+    response = read_json(_decode_response, body, "the answer is not a response")
     if response.output is None and not response.error:
         raise MalformedResponse("the answer holds no output")
     items = Items()

@@ -56,7 +56,14 @@ _OWN_FIELDS = frozenset(
 ITEM_ID = "openai_id"
 PHASE = "openai_phase"
 
-_EFFORTS: Mapping[str, str] = {"low": "low", "med": "medium", "high": "high"}
+_EFFORTS: Mapping[str, str] = {
+    "minimal": "minimal",
+    "low": "low",
+    "med": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_LIMIT = 64
 

@@ -168,7 +168,7 @@ def _file(audio: Audio, limit: int | None) -> FormField:
     kind = essence(audio.mime_type)
     ending = AUDIO_EXTENSIONS.get(kind)
     if ending is None:
-        raise InvalidRequest.of([Problem("audio.mimeType", f"{kind!r} is no known sound")])
+        raise InvalidRequest.of([Problem("audio.mimeType", f"{kind!r} is not a known audio type")])
     try:
         data = base64.b64decode(audio.data, validate=True)
     except ValueError as error:

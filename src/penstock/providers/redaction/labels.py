@@ -31,17 +31,37 @@ _SPACE = r"""(?: \s | \\{1,64}[nrt] | \\{1,64}u00(?:20|09|0a|0d|a0) | %20 | %09 
 _MARK = r"""(?: => | -> | := | [:=>] (?: [ ]? [|>] -? (?= \s ) )? | %3[ad] | &gt;
               | &\#(?:58|61|x3a|x3d); | \\{1,64} u003[ad] )"""
 _FILLER = r"""(?: [ ] (?: provided | supplied | given | received | used | value | header | parameter
-                        | field ) ){0,3}"""
+                        | field | passed | sent | specified | presented | submitted | you | your
+                        | is | was | were | with | of | that | which | gave
+                        | entered | configured | got | we | id | named | called
+                        | starting | beginning | ending ) ){0,4}"""
 _BEGIN = r"(?: (?<! [a-z0-9_] ) | (?<= \\[nrtbf] ) | (?<= %[0-9a-f]{2} ) | (?<= \\u[0-9a-f]{4} ) )"
+_RULE = rf"""(?: {_SPACE} | (?<= \s ) [-_~/] | [.]{{3}} | [|*#\u2026\u2013\u2014\u2022] )"""
+"""What tables, lists and emphasis put between a word and the next one."""
+_OPEN = rf"""(?: [\[(\{{<\u00ab\u2039\u201c\u201e\u2018\u201a] | < [a-z]{{1,10}} >
+               | &lt; | &\#(?:40|60|91|123); | %(?:28|3c|5b|7b) | \\{{1,64}} u00(?:28|3c|5b|7b) )
+             \s{{0,2}} (?: [\[(\{{<] | {_QUOTE} ){{0,2}}"""
+"""A bracket, a tag or a quotation mark of prose, and what may follow it before a value."""
 _LIKE_A_KEY = r"(?= [\w+/=.~-]{8} ) (?= [\w+/.~-]{0,64} (?-i: [0-9+/=] | [A-Za-z][A-Z] ) )"
 """Eight characters and a digit or a capital inside: required only where a label is a usual word."""
+_NO_VARIABLE = r"(?! (?-i: [A-Z]{2,} (?: _ [A-Z0-9]{1,32} ){1,8} ) (?! [\w+/=.~-] ) )"
+"""Not the name of an environment variable, such as `OPENAI_API_KEY`."""
+_LONG_KEY = rf"(?= [\w+/=.~-]{{12}} ) {_LIKE_A_KEY} {_NO_VARIABLE}"
+_NO_NAME = r"""(?! (?-i: (?: [a-z]{1,32} [0-9]{0,2} | [0-9]{1,8} [a-z]? )
+                   (?: [._-] (?: [a-z]{1,32} [0-9]{0,2} | [0-9]{1,8} [a-z]? ) ){1,16} )
+                   [.]? (?! [\w+/=.~-] ) )"""
+"""Not the name of a model or the path of a field: `gpt-4o-mini`, `messages.0.content`."""
+_SURELY_A_KEY = rf"""(?= [\w+/=.~-]{{16}} ) {_NO_VARIABLE} {_NO_NAME}
+                     (?= [\w+/.~-]{{0,64}} (?-i: [0-9] | [A-Z]{{3}} ) )"""
+"""What no name of a field is: for labels that are words of ordinary sentences."""
 
 _AFTER_NAME = rf"""
   (?: {_QUOTE}{{0,3}} [\])]? {_FILLER} {_SPACE}{{0,8}} {_MARK} {_SPACE}{{0,8}}
     | {_QUOTE} {_SPACE}{{0,8}} , {_SPACE}{{0,8}} (?= [\[(]? [bu]? {_QUOTE} )
       (?! [bu]? (?P<same> {_QUOTE} ) [\w -]{{0,64}} (?P=same) {_SPACE}{{0,8}} : )
     | {_FILLER} {_SPACE}{{1,8}} (?= {_QUOTE} \S )
-    | {_FILLER} {_SPACE}{{1,8}} (?= [\w+/.~-]{{12}} ) {_LIKE_A_KEY}
+    | {_FILLER} {_RULE}{{0,8}} (?= {_OPEN} {_LONG_KEY} )
+    | {_FILLER} {_RULE}{{1,8}} (?= {_LONG_KEY} )
   )
 """
 # These are labels only before `=`, or as the quoted name of a field.
@@ -75,6 +95,14 @@ _SCHEME = rf"""
       {_BETWEEN} {_LIKE_A_KEY}
   )
 """
+# "The token '...' is invalid", "no such key (...)".
+_WORD = rf"""
+  {_BEGIN} (?: token | key | credentials? | signature | auth | pwd )
+  {_FILLER} (?: {_RULE} | {_MARK} ){{0,8}}
+  (?: (?= (?: {_OPEN} | {_QUOTE}{{1,2}} ) {_SURELY_A_KEY} )
+    | (?<! [\w-] ) (?= {_SURELY_A_KEY} )
+  )
+"""
 # What a validation error says of a value, apart from its name: FastAPI's `input`, for example.
 _VALUE = rf"""
   {_BEGIN} (?: input_value | input | values? | val | got | received | actual | provided | given )
@@ -82,7 +110,7 @@ _VALUE = rf"""
 """
 
 _FLAGS = re.IGNORECASE | re.VERBOSE
-_ANY = rf"(?P<name> {_NAME} ) {_AFTER_NAME} | {_WEAK_NAME} | {_OPTION} | {_SCHEME}"
+_ANY = rf"(?P<name> {_NAME} ) {_AFTER_NAME} | {_WEAK_NAME} | {_OPTION} | {_SCHEME} | {_WORD}"
 
 NAME = re.compile(_NAME, _FLAGS)
 """A name that announces a credential, wherever it stands."""

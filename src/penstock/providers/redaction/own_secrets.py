@@ -20,6 +20,8 @@ _LEAST = 8
 """Anything shorter is no key, and would be found in the midst of ordinary words."""
 _LEAST_UNCUT = 12
 """So much of a secret's beginning or end is masked even where nothing shows that it was cut."""
+_LONGEST_CAUSE = 4096
+"""Characters of an error of another package; a longer one may hold a whole body, and is dropped."""
 _MIDDLE = 18
 """Characters that each one between the found beginning and end of a secret may take."""
 
@@ -86,7 +88,7 @@ def _tells(error: BaseException | None, secrets: list[str]) -> bool:
     if error is None or isinstance(error, PenstockError):
         return False
     said = f"{error} {error!r}"
-    return mask_text(said, secrets) != said
+    return len(said) > _LONGEST_CAUSE or mask_text(said, secrets) != said
 
 
 def _words(secrets: Iterable[str]) -> tuple[str, ...]:

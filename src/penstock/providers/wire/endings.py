@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import structs
+
 from penstock.contract.checks.lengths import NAME, cut
 from penstock.contract.errors import ContentRejected, MalformedResponse, ProviderUnavailable
-from penstock.contract.exchange import StopReason
+from penstock.contract.exchange import Reply, StopReason
 from penstock.contract.messages import Content, ToolUse
 from penstock.providers.wire.error_text import shown
 from penstock.providers.wire.stop_reasons import Meaning, meaning_of
 
+_OURS = frozenset({"endTurn", "stopSequence", "maxTokens", "toolUse"})
 NO_REASON = "missing"
 """The `stop_detail` of an answer whose provider gave no reason."""
 
@@ -63,3 +66,17 @@ def stop_detail(reason: str | None) -> str | None:
     if meaning is None:
         return cut(str(reason), NAME)
     return NO_REASON if meaning == "none" else None
+
+
+def check_reply(reply: Reply) -> Reply:
+    """Read the stop reason of a reply by the table, if it is still in the provider's own words.
+
+    Raises the error that the reason stands for. A paused answer has no reason and stays as it is.
+    """
+    reason = reply.stop_reason
+    if not reason or reason in _OURS or reply.stop_detail is not None:
+        return reply
+    check_ending(reason, partial=reply.text)
+    return structs.replace(
+        reply, stop_reason=stop_reason(reason, reply.content), stop_detail=stop_detail(reason)
+    )

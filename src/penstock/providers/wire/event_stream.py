@@ -96,7 +96,13 @@ async def read_events(
         if not data:
             break
         allowance.take(len(data), response.address)
-        cut = frames.feed(data)
+        try:
+            cut = frames.feed(data)
+        except MalformedResponse as error:
+            if not started:
+                raise
+            broken = error
+            break
         if head is not None:
             head = None if cut else head + data[: _HEAD_LIMIT - len(head)]
         if events := decoder.feed(cut):
@@ -152,7 +158,7 @@ def _last_events(
     try:
         return [*left, *decoder.finish()]
     except StreamInterrupted as error:
-        if isinstance(broken, ProviderTimeout):
-            # Whoever has fallen silent is not asked again, be it before the first token or later.
+        if broken is not None and not broken.retryable:
+            # A target that has fallen silent is not asked again, before the first token or later.
             error.retryable = False
         raise error from broken

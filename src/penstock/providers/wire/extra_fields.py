@@ -23,6 +23,7 @@ def add_extra(
     another answer than it can read. Raises InvalidRequest for a field that is one of them, or that
     the body has: of an optional one, the body's stays.
     """
+    place_fields(body, request)
     extra = request.extra
     if extra is None or not extra.fields or extra.dialect != dialect:
         return
@@ -34,6 +35,18 @@ def add_extra(
     for name, value in extra.fields.items():
         if name not in taken:
             body[name] = value
+
+
+def place_fields(body: JSONObject, request: SamplingRequest) -> None:
+    """Put the caller's options that have a place in this body there; what is there stays."""
+    if request.extra is None:
+        return
+    for path, value in request.extra.placed.items():
+        *parents, name = path.split(".")
+        table = body
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table.setdefault(name, value)
 
 
 def other_fields(data: bytes, known: Collection[str]) -> JSONObject:

@@ -119,7 +119,7 @@ async def _connected(
         elif isinstance(error, asyncpg.InterfaceError | ValueError):
             # What it says may hold a piece of the password.
             raise NoTableError(
-                "it is no address of PostgreSQL",
+                "it is not an address of PostgreSQL",
                 "write postgresql://user:password@host:5432/name, "
                 "with / @ : ? # % in a password as %2F %40 %3A %3F %23 %25",
             ) from None

@@ -400,6 +400,6 @@ def _learn(routers: Mapping[str, LearnedRouter], event: Event) -> None:
 def unknown(request_id: str) -> str:
     """Why nothing can be said about a request."""
     return (
-        f"{request_id!r} is no request that is remembered: outcomes are kept of models with "
+        f"{request_id!r} is not a remembered request: outcomes are kept of models with "
         'routing = "learned", for their targets that answered, by the key that asked'
     )

@@ -17,8 +17,8 @@ from penstock.routing.forecast import Forecast, Outlook
 from penstock.routing.learning.router import Known
 from penstock.routing.learning.service import Learning
 from penstock.routing.learning.trust import Verdict
-from penstock.routing.selection import Offer, Scored, Weights, choose, has_priorities
-from penstock.routing.strategies import Opinion, money
+from penstock.routing.selection import Offer, Scored, choose
+from penstock.routing.strategies import Opinion, Weights, has_priorities, money
 
 _NO_DICE = np.random.default_rng(0)
 """For choices without any chance."""
@@ -46,7 +46,8 @@ class Learned:
     ) -> Sequence[Opinion]:
         """By expected quality, cost and time, as the request's priorities weigh them."""
         await self._learning.look(serving=request_id is not None)
-        forecasts = self._outlook(request, targets, self._learning.expected(self._model, key))
+        past = self._learning.expected(self._model, key)
+        forecasts = await self._outlook(request, targets, past)
         known = {
             target: Known(each.cost_usd, each.latency_ms)
             for target, each in zip(targets, forecasts, strict=True)

@@ -93,7 +93,7 @@ def _read_json_lines(path: Path) -> Iterator[Row]:
                 yield decoder.decode(text)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 where = f"{path.name} line {number}"
-                said = f"is no JSON object: {error}; mend it: nothing was brought in"
+                said = f"is not a JSON object: {error}; mend it: nothing was brought in"
                 raise InvalidRequest.of([Problem(where, said)]) from error
 
 
@@ -104,7 +104,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
             for batch in file.iter_batches(batch_size=_AT_ONCE):
                 yield from batch.to_pylist()
     except ValueError as error:
-        raise ConfigurationError(f"{path} is no Parquet file: {error}") from error
+        raise ConfigurationError(f"{path} is not a Parquet file: {error}") from error
 
 
 @contextmanager

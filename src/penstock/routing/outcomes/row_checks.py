@@ -87,7 +87,7 @@ class Checker:
         if value is None or value == "":
             raise _wrong(column, f"is missing: {remedy}")
         if not isinstance(value, str | int):
-            raise _wrong(column, f"{shown(value)} is no text: {remedy}")
+            raise _wrong(column, f"{shown(value)} is not a text: {remedy}")
         return str(value)
 
     def prompt(self, row: Row) -> Prompt:
@@ -95,7 +95,7 @@ class Checker:
         text, tokens = row.get("prompt"), row.get("prompt_tokens")
         size = 0
         if text is not None and not isinstance(text, str):
-            raise _wrong("prompt", f"{shown(text)} is no text: give what the user has asked")
+            raise _wrong("prompt", f"{shown(text)} is not a text: give what the user has asked")
         if tokens is not None and tokens != "":
             size = int(_number("prompt_tokens", tokens, 0, 2**53))
         elif text is not None:
@@ -145,8 +145,8 @@ class Checker:
         known = ", ".join(self._full) or "none"
         raise _wrong(
             "model",
-            f"{name!r} is no configured target: write one of {known}, or add it to the targets of "
-            "a model",
+            f"{name!r} is not a configured target: write one of {known}, or add it to the "
+            "targets of a model",
         )
 
     def _unpacked(self, given: object) -> bytes:
@@ -167,7 +167,7 @@ def _number(column: str, value: Any, least: float, most: float) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not least <= number <= most:
-        raise _wrong(column, f"{shown(value)} is no number from {least:g} to {most:g}")
+        raise _wrong(column, f"{shown(value)} is not a number from {least:g} to {most:g}")
     return number
 
 

@@ -87,7 +87,7 @@ class SqliteOutcomes:
         """
         score = label.quality.score
         if not 0 <= score <= 1:
-            problem = f"{score} is no score; give a number from 0 (useless) to 1 (perfect)"
+            problem = f"{score} is not a score; give a number from 0 (useless) to 1 (perfect)"
             raise InvalidRequest.of([Problem("score", problem)])
         self._writer.put(label, isolated=isolated)
 

@@ -27,7 +27,7 @@ _MOST_SHOWN = 2000
 
 
 class ApprovalInfo(Answer):
-    """A request, or its answer, that somebody is to decide about; long texts are cut."""
+    """A request, or its answer, that waits for a decision; long texts are cut."""
 
     id: str
     stage: Literal["request", "answer"]
@@ -39,7 +39,7 @@ class ApprovalInfo(Answer):
     """The key of a caller of the gateway."""
     asked: float
     expires: float
-    """When it is denied if nobody decides."""
+    """When it is denied without a decision."""
     model: str | None
     max_tokens: int
     tokens: int
@@ -207,8 +207,8 @@ def _gone(identifier: str) -> HttpProblem:
     return HttpProblem(
         Failure(
             404,
-            f"nothing of the id {identifier!r} waits: it is decided, was denied for want of a "
-            "decision, or its asker has gone",
+            f"nothing of the id {identifier!r} waits: it is decided, it timed out, or its "
+            "caller has gone",
             code="not_found",
         )
     )

@@ -26,10 +26,13 @@ from penstock.server.admin.views import target_info
 from penstock.server.typed_endpoints import AnyEndpoint, Call, Nothing
 
 ADMIN = "admin key"
-_UNRECORDED = frozenset({"route", "estimate", "usage"})
+_UNRECORDED = frozenset({"route", "estimate"})
 """Paths whose POST changes nothing that an administrator decides."""
-_ALLOWED = {"approvals": frozenset({"decision", "reason"})}
-"""The fields that are kept of a body in which words of callers may stand."""
+_ALLOWED = {
+    "approvals": frozenset({"decision", "reason"}),
+    "usage": frozenset({"target", "usage", "key", "tags", "latency_s", "quality"}),
+}
+"""The fields that are kept of a body that may contain prompts or answers."""
 State = Callable[[Engine, str], Awaitable[Any]]
 
 

@@ -11,6 +11,7 @@ import msgspec
 from penstock.budget.pricing.amounts import NANOS
 from penstock.budget.reports import NOTHING_USED, Balance, HistoryFilter, UsageBy, UsageRow
 from penstock.budget.rules import Budget, covered_key
+from penstock.contract.checks.spelling import list_known
 from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.engine.engine import Engine
 from penstock.server.admin.requests import (
@@ -64,7 +65,7 @@ async def ledger_page(engine: Engine, call: Call[Nothing, LedgerQuery, Nothing])
 
 
 async def budgets(engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> BudgetList:
-    """Every budget in its present period: what is used, held and left, and when it begins anew."""
+    """Every budget in its present period: what is used, held and left, and when it resets."""
     return BudgetList([budget_info(each) for each in await engine.budgets()])
 
 
@@ -101,7 +102,7 @@ async def set_budget(engine: Engine, call: Call[NewBudgetPath, Nothing, BudgetOr
 
 
 async def reset_budget(engine: Engine, call: Call[BudgetPath, Nothing, Nothing]) -> BudgetInfo:
-    """Begin the present period anew; what is held for requests that run stays held."""
+    """Reset the present period; reservations of running requests stay."""
     name = call.path.name
     await _existing(engine, name)
     await (await engine.ledger()).reset(name)
@@ -140,10 +141,8 @@ async def _existing(engine: Engine, name: str) -> BudgetInfo:
     balances = await engine.budgets()
     found = next((each for each in balances if each.budget.name == name), None)
     if found is None:
-        known = ", ".join(each.budget.name for each in balances[:20]) or "none"
-        raise HttpProblem(
-            Failure(404, f"there is no budget {name!r}; there are: {known}", code="not_found")
-        )
+        known = list_known((each.budget.name for each in balances[:20]), "budgets")
+        raise HttpProblem(Failure(404, f"there is no budget {name!r}; {known}", code="not_found"))
     return budget_info(found)
 
 

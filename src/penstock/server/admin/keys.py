@@ -31,12 +31,12 @@ class Keys:
         self._keyring = keyring
 
     async def keys(self, engine: Engine, call: Call[Nothing, Nothing, Nothing]) -> KeyList:
-        """All keys with what they allow; never their text, which nobody has."""
+        """All keys with what they allow; never their text."""
         now = time.time()
         return KeyList([KeyInfo.of(each, now) for each in await _desk(engine).listed()])
 
     async def create_key(self, engine: Engine, call: Call[Nothing, Nothing, KeyOrder]) -> IssuedKey:
-        """Make a key and show it, once: nobody can show it again, for only its hash is kept."""
+        """Make a key and show it once; only its hash is kept."""
         order, desk = call.body, _desk(engine)
         if order.scope == "metrics" and (order.models or order.budget):
             said = "scope is metrics, which calls no model: leave models and budget out"

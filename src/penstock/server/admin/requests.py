@@ -365,7 +365,7 @@ class ApprovalOrder(Asked):
 
     decision: Literal["approve", "deny", "edit"]
     reason: Annotated[
-        str, Meta(max_length=500, description="With `deny`: why; whoever has asked reads it.")
+        str, Meta(max_length=500, description="With `deny`: why; the caller reads it.")
     ] = ""
     params: (
         Annotated[

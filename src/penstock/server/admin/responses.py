@@ -78,6 +78,8 @@ class AttemptInfo(Answer):
     retryable: bool
     usage: Usage | None
     dropped_options: list[str]
+    adapted: list[str]
+    """The options that the target did not get as they were: `option=what took its place`."""
 
 
 class BudgetVerdictInfo(Answer):
@@ -86,8 +88,9 @@ class BudgetVerdictInfo(Answer):
     budget: str
     fits: bool
     hard: bool
-    limit_nanos: int
-    remaining_nanos: int
+    limit_nanos: int | None
+    """Null: it is not the caller's own budget."""
+    remaining_nanos: int | None
     asked_nanos: int | None
     """The most that the call may cost; null: no price is known."""
     resets_at: float | None
@@ -98,6 +101,13 @@ class BudgetVerdictInfo(Answer):
     def of(verdict: BudgetVerdict) -> BudgetVerdictInfo:
         """With every field, whatever its value."""
         return BudgetVerdictInfo(**msgspec.structs.asdict(verdict))
+
+    def without_amounts(self) -> BudgetVerdictInfo:
+        """The verdict of a budget whose limit and use are not for the caller."""
+        reason = self.reason
+        if reason and self.asked_nanos is not None:
+            reason = f"budget {self.budget!r} has no room for this call"
+        return msgspec.structs.replace(self, limit_nanos=None, remaining_nanos=None, reason=reason)
 
 
 class TargetEstimateInfo(Answer):
@@ -350,7 +360,7 @@ class KeyList(Answer):
 
 
 class IssuedKey(Answer):
-    """A new text of a key. Nobody can show it again."""
+    """A new text of a key. It cannot be shown again."""
 
     key: str
     info: KeyInfo

@@ -126,7 +126,7 @@ def model_list(engine: Engine) -> list[ModelInfo]:
 
 
 async def route(engine: Engine, call: Call[Nothing, Nothing, RouteOrder]) -> RouteAnswer:
-    """Which targets would be tried in which order, and why; nobody is called."""
+    """Which targets would be tried in which order, and why; no call is made."""
     order = call.body
     preferences = ModelPreferences(
         hints=tuple(order.hints),

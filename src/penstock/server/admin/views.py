@@ -244,6 +244,7 @@ def _ended(record: AttemptRecord) -> AttemptInfo:
         retryable=record.retryable,
         usage=record.usage,
         dropped_options=list(record.dropped_options),
+        adapted=list(map(str, record.adapted)),
     )
 
 
@@ -262,4 +263,5 @@ def _trying(record: AttemptStarted) -> AttemptInfo:
         retryable=False,
         usage=None,
         dropped_options=[],
+        adapted=[],
     )

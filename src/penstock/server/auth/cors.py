@@ -14,10 +14,12 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 ANYBODY = "*"
 _REMEMBER_S = 600
 _SHOWN = (
-    b"x-request-id, request-id, retry-after, x-penstock-provider, x-penstock-model, "
-    b"x-penstock-cost-usd, x-penstock-attempts, x-ratelimit-limit-requests, "
-    b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
-    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, idempotency-replayed"
+    b"x-request-id, request-id, retry-after, www-authenticate, idempotency-replayed, "
+    b"mcp-session-id, mcp-protocol-version, "
+    b"x-penstock-provider, x-penstock-model, x-penstock-cost-usd, x-penstock-attempts, "
+    b"x-penstock-adapted, x-penstock-continued-by, x-penstock-stop-detail, x-penstock-estimated, "
+    b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+    b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )
 
 

@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Literal, Protocol, TypeAlias
 
+import msgspec
+
 from penstock.contract.errors import (
     ModelNotFound,
     PenstockError,
@@ -36,7 +38,7 @@ from penstock.runtime.background import Supervisor
 from penstock.server.auth.cors import Cors
 from penstock.server.auth.limit_headers import limit_headers
 from penstock.server.auth.local_guard import LocalGuard
-from penstock.server.errors import Failure, HttpProblem, failure_of
+from penstock.server.errors import STORE_UNAVAILABLE, Failure, HttpProblem, failure_of
 from penstock.server.exchange import Header
 from penstock.telemetry.records import CallRefused
 
@@ -52,9 +54,9 @@ _COUNTED = "POST"
 """What counts as a request to a key's limits; looking at lists does not."""
 
 _NO_ADMIN = (
-    "this gateway has no admin key, so that nobody gets in here: write admin_key = "
+    "the admin API is disabled, because this gateway has no admin key: write admin_key = "
     '"${PENSTOCK_ADMIN_KEY}" below [server] in penstock.toml, set that variable to 16 or more '
-    "characters, and start the gateway anew"
+    "characters, and restart the gateway"
 )
 _ONLY_METRICS = Failure(
     403, "this key is for /metrics alone; use another one here", "permission_error", "metrics_key"
@@ -232,7 +234,7 @@ class Gate:
         if self._is_admin(shown):
             if needs == "key":
                 raise _Refused(
-                    "the admin key at another door",
+                    "the admin key at another endpoint",
                     Failure(
                         403,
                         "the admin key is for /admin, /metrics and /ready; use a key here",
@@ -273,12 +275,19 @@ class Gate:
             return Access(asked=True, admin=True)
         if needs == "optional":
             return Access(asked=True)
-        # Callers that are not known yet hear nothing about files.
-        problem = StorageUnavailable(_NO_STORE, retry_after=problem.retry_after)
-        raise _Refused("the keys cannot be read", failure_of(problem))
+        failure = msgspec.structs.replace(failure_of(problem), message=_NO_STORE)
+        raise _Refused("the keys cannot be read", failure)
 
     def failed(self, visitor: Visitor, error: Exception) -> Exception:
-        """What the caller is told of an error: nothing about models that are not for its key."""
+        """What the caller is told of an error.
+
+        Nothing about models that are not for its key, nor about files of the server.
+        """
+        if isinstance(error, StorageUnavailable):
+            logger.warning("a request is refused: %s", error)
+            unavailable = StorageUnavailable(STORE_UNAVAILABLE, retry_after=error.retry_after)
+            unavailable.located(request_id=error.request_id)
+            return unavailable
         access = visitor.access
         terms = None if access is None else access.terms
         if terms is None or not isinstance(error, PenstockError) or error.provider is not None:
@@ -289,7 +298,7 @@ class Gate:
             reason = f"no model {_loggable(error.model or '')} for this key"
             self._log(visitor, 404, reason, terms)
             discreet = not_for_this_key(error.model)
-            discreet.located(request_id=error.request_id)
+            discreet.located(request_id=error.request_id, metadata=error.metadata)
             return discreet
         return error
 

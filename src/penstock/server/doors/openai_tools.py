@@ -81,7 +81,7 @@ def _server(tool: AnyTool, path: str) -> MCPTool:
             raise unsupported(f"{path}.{name}", "only OpenAI has these; give a server_url")
     if tool.require_approval != "never":
         raise unsupported(
-            f"{path}.require_approval", "nobody can approve a call here; say 'never' to allow all"
+            f"{path}.require_approval", "approval is not possible here; write 'never' to allow all"
         )
     if tool.server_label is None:
         raise _missing(f"{path}.server_label")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -95,7 +95,7 @@ class SamplingError(msgspec.Struct):
 
 
 class Params(msgspec.Struct, kw_only=True):
-    """MCP's params of `sampling/createMessage`, and three fields of our own beside them."""
+    """MCP's params of `sampling/createMessage`, and some fields of our own beside them."""
 
     messages: list[dict[str, Any]]
     maxTokens: int | None = None  # noqa: N815 - as MCP spells it
@@ -103,9 +103,15 @@ class Params(msgspec.Struct, kw_only=True):
     temperature: float | None = None
     stopSequences: list[str] | None = None  # noqa: N815
     modelPreferences: dict[str, Any] | None = None  # noqa: N815
+    includeContext: Literal["none", "thisServer", "allServers"] | None = None  # noqa: N815
     model: str | None = None
     timeout: float | None = None
     stream: bool | None = None
+    provider: str | None = msgspec.field(default=None, name="_provider")
+    timeout_ms: Annotated[
+        float | Literal["infinity"] | None, msgspec.Meta(description="In milliseconds.")
+    ] = msgspec.field(default=None, name="_timeout")
+    other_stream: bool | None = msgspec.field(default=None, name="_stream")
 
 
 class Result(msgspec.Struct, kw_only=True):

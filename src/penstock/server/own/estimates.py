@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
@@ -13,6 +14,7 @@ from penstock.contract.messages import user
 from penstock.contract.metadata import Usage
 from penstock.contract.requests import Caller
 from penstock.engine.engine import Engine
+from penstock.keys.admin import balances_of
 from penstock.keys.keyring import Keyring
 from penstock.keys.policy import KeyTerms
 from penstock.server.admin.requests import EstimateOrder, UsageOrder
@@ -37,14 +39,25 @@ _WHOLE = ("prompt", "max_tokens", "model", "system_prompt")
 async def estimate(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/estimate`: the body is one of `POST /v1/chat/completions`, and no model is called.
 
-    It is for the caller's own key: its models, its tags, and the budgets that cover it.
+    It is for the caller's own key: its models, its tags, and the budgets that cover it. A key that
+    is limited to some models sees amounts of its own budgets only.
     """
     call = await exchange.decoded(openai_chat_decode.decode, partial(room, engine))
     try:
         found = await engine.estimate(call.request, caller=exchange.caller)
     except InvalidRequest as error:
         raise in_callers_numbers(error, call.request.messages, call.tool_places) from error
-    await exchange.reply(msgspec.json.encode(estimate_answer(found)))
+    own = await _own_budgets(engine, exchange)
+    await exchange.reply(msgspec.json.encode(estimate_answer(found, own)))
+
+
+async def _own_budgets(engine: Engine, exchange: Exchange) -> frozenset[str] | None:
+    """The budgets whose amounts the caller may see; None: those of all."""
+    access = exchange.access
+    if access is None or access.operator or access.terms is None:
+        return None
+    balances = balances_of(access.terms.key, await engine.budgets())
+    return frozenset(each.budget.name for each in balances)
 
 
 class Accounting:
@@ -98,12 +111,14 @@ class Accounting:
         return found
 
 
-def estimate_answer(found: RequestEstimate) -> EstimateAnswer:
-    """An estimate as the HTTP API gives it."""
-    return EstimateAnswer(found.model, found.fits, [_target(each) for each in found.targets])
+def estimate_answer(found: RequestEstimate, own: Collection[str] | None = None) -> EstimateAnswer:
+    """An estimate as the HTTP API gives it, with amounts of these budgets, or of all."""
+    targets = [_target(each, own) for each in found.targets]
+    return EstimateAnswer(found.model, found.fits, targets)
 
 
-def _target(each: TargetEstimate) -> TargetEstimateInfo:
+def _target(each: TargetEstimate, own: Collection[str] | None) -> TargetEstimateInfo:
+    verdicts = [BudgetVerdictInfo.of(verdict) for verdict in each.budgets]
     return TargetEstimateInfo(
         target=f"{each.provider}/{each.model}",
         available=each.available,
@@ -115,7 +130,10 @@ def _target(each: TargetEstimate) -> TargetEstimateInfo:
         expected_nanos=each.expected_nanos,
         worst_nanos=each.worst_nanos,
         price_source=each.price_source,
-        budgets=[BudgetVerdictInfo.of(verdict) for verdict in each.budgets],
+        budgets=[
+            verdict if own is None or verdict.budget in own else verdict.without_amounts()
+            for verdict in verdicts
+        ],
     )
 
 

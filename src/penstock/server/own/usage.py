@@ -79,6 +79,7 @@ class OwnUsage(Answer):
     """Null: there is no such limit."""
     tokens_per_minute: WindowInfo | None
     periods: list[PeriodUsage]
+    """Empty, as `models`, where no ledger is kept."""
     models: list[UsageRow]
     requests: list[OwnRequest]
     """The newest first: those that run, and the last that have ended since the gateway started."""
@@ -99,24 +100,14 @@ class OwnUsagePage:
         access = call.exchange.access
         terms = None if access is None else access.terms
         key, now = None if terms is None else terms.key.id, time.time()
-        ledger = await engine.ledger()
-        periods: list[PeriodUsage] = []
-        for period in PERIODS:
-            since = Calendar(period).span(now).start
-            rows = await ledger.usage(since=since, key=key)
-            periods.append(PeriodUsage(period, since, rows[0] if rows else NOTHING_USED))
-        asked = call.query
-        since = asked.since
-        if isinstance(since, UnsetType):
-            since = Calendar("month").span(now).start
-        until = None if isinstance(asked.until, UnsetType) else asked.until
+        periods, models = await _recorded(engine, call.query, key, now)
         return OwnUsage(
             None if terms is None else await _key(engine, terms, now),
             None if terms is None else _window(terms.requests),
             None if terms is None else _window(terms.tokens),
             periods,
-            list(await ledger.usage("model", since=since, until=until, key=key)),
-            await self._requests(key, asked.limit),
+            models,
+            await self._requests(key, call.query.limit),
         )
 
     async def _requests(self, key: str | None, limit: int) -> list[OwnRequest]:
@@ -125,6 +116,24 @@ class OwnUsagePage:
         answers = await self._siblings.ask(Question.REQUESTS, msgspec.to_builtins(query))
         lists += [msgspec.convert(each, type(lists[0])) for each in answers]
         return [_own(each) for each in merged_requests(lists, limit).requests]
+
+
+async def _recorded(
+    engine: Engine, asked: OwnUsageQuery, key: str | None, now: float
+) -> tuple[list[PeriodUsage], list[UsageRow]]:
+    if not engine.keeps_ledger:
+        return [], []
+    ledger = await engine.ledger()
+    periods: list[PeriodUsage] = []
+    for period in PERIODS:
+        since = Calendar(period).span(now).start
+        rows = await ledger.usage(since=since, key=key)
+        periods.append(PeriodUsage(period, since, rows[0] if rows else NOTHING_USED))
+    since = asked.since
+    if isinstance(since, UnsetType):
+        since = Calendar("month").span(now).start
+    until = None if isinstance(asked.until, UnsetType) else asked.until
+    return periods, list(await ledger.usage("model", since=since, until=until, key=key))
 
 
 async def _key(engine: Engine, terms: KeyTerms, now: float) -> KeyInfo:

@@ -66,13 +66,16 @@ class Screen:
         """A signal came; None: others know how many requests run."""
         notify("STOPPING=1")
         if again:
-            self._line("Cutting what still runs.")
+            self._line("Forced exit: running requests are cut.")
         elif running is None:
-            self._line(f"Stopping: what runs has up to {grace_s:g} s; Ctrl-C again cuts.")
+            self._line(
+                f"Stopping: waiting up to {grace_s:g} s for running requests; "
+                "Ctrl-C again forces exit."
+            )
         elif running:
             what = "1 request" if running == 1 else f"{running} requests"
             self._line(
-                f"Stopping: letting {what} finish for up to {grace_s:g} s; Ctrl-C again cuts."
+                f"Stopping: waiting up to {grace_s:g} s for {what}; Ctrl-C again forces exit."
             )
 
     def draining(self, drain_s: float) -> None:

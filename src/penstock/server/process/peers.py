@@ -55,6 +55,8 @@ class Question(StrEnum):
     """An id: what waits under it, or null."""
     DECIDE = "decide"
     """`[id, order]` of the admin API: whether it waited, and is decided so."""
+    MCP_STREAM = "mcp-stream"
+    """What is asked about a stream of the MCP endpoint: the answer, or null without that stream."""
     MCP_CANCEL = "mcp-cancel"
     """`[key, session, id]` of a call at the MCP door: whether it ran, and was stopped."""
 

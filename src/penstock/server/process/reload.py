@@ -99,11 +99,11 @@ class Reloader:
             # In a thread, for a long file takes longer than a stream should stand still.
             config = await asyncio.to_thread(self._read)
             if config == self._config:
-                logger.info("%s says what holds already", file)
+                logger.info("%s: no changes", file)
                 return
             await self._apply(config)
         except PenstockError as error:
-            logger.error("not reloaded, and what ran before goes on: %s", error)
+            logger.error("not reloaded, the previous configuration stays: %s", error)
             self._tell(str(error))
             return
         before, self._config = self._config, config
@@ -116,9 +116,7 @@ class Reloader:
         if _differs(before, config, "telemetry"):
             what.append("telemetry")
         if what:
-            logger.warning(
-                "%s: this takes effect when the gateway is started anew", ", ".join(what)
-            )
+            logger.warning("%s: takes effect after a restart of the gateway", ", ".join(what))
 
     def _tell(self, problem: str | None) -> None:
         self._on_read(ConfigReloaded(source=str(self._files[0]), problem=problem, at=time.time()))

@@ -11,8 +11,8 @@ RETRY_AFTER_S = 5.0
 """The pause that callers are asked for when the file cannot be used."""
 
 _DAMAGED = (
-    "is damaged or is no SQLite database. Nothing was changed in it: restore it from a backup, "
-    "or move it away to begin anew (`sqlite3 FILE .recover` saves what can be read)"
+    "is damaged or is not an SQLite database. Nothing was changed in it: restore it from a backup, "
+    "or move it away to start with an empty one (`sqlite3 FILE .recover` saves what can be read)"
 )
 _SETTINGS = {
     sqlite3.SQLITE_NOTADB: _DAMAGED,

@@ -110,7 +110,11 @@ class StoreGuard:
 
     def _is_damaged(self, found: os.stat_result) -> bool:
         """Look at a file that a checkpoint, or something else, has written."""
+        # Before the mark: another worker writes the record after it has marked the file.
+        recorded = self._read_record()
         mark, known = read_mark(self.path), self._known
+        if known is not None:
+            known = known.newer(recorded)
         if mark is None:
             # In the middle of a checkpoint it cannot be read either, and does not become smaller.
             if found.st_size < self._size:
@@ -120,9 +124,14 @@ class StoreGuard:
             self._damage = "was overwritten by another one while it was open"
         else:
             self._size, self._modified = found.st_size, found.st_mtime_ns
-            if known is not None and mark.synced > known.synced:
+            if known is not None:
                 self._known = msgspec.structs.replace(known, synced=mark.synced)
         return self._damage is not None
+
+    def _read_record(self) -> StoreRecord | None:
+        with contextlib.suppress(StorageUnavailable):
+            return None if self._record is None else read_record(self._record)
+        return None
 
     def fell(self, what: str) -> None:
         """Refuse a protected store of which a number has fallen, until the process ends."""
@@ -171,7 +180,7 @@ class StoreGuard:
             return "was replaced by an empty file"
         mark = read_mark(self.path)
         if mark is None:
-            return "is no store, or is damaged"
+            return "is not a store, or is damaged"
         if mark.id != expected.id:
             return "was replaced by another store"
         if mark.synced < expected.synced:

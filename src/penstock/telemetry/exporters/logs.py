@@ -123,7 +123,7 @@ class _Told:
 
     def __str__(self) -> str:
         told = self._fields
-        where = f"{told['provider']}/{told['upstream_model']}" if "provider" in told else "nobody"
+        where = f"{told['provider']}/{told['upstream_model']}" if "provider" in told else "-"
         parts = [
             told["operation"],
             f"{told.get('model', 'default')} -> {where}",
@@ -138,6 +138,8 @@ class _Told:
             parts.append(counts + mark)
         if told.get("cost_usd"):
             parts.append(f"${told['cost_usd']:.6f}")
+        if "adapted" in told:
+            parts.append(f"adapted {', '.join(told['adapted'])}")
         if "key" in told:
             parts.append(f"key {told['key']}")
         if "error_text" in told:
@@ -167,6 +169,7 @@ def _fields_of(record: RequestRecord) -> dict[str, Any]:
         "input_tokens": usage and usage.input_tokens,
         "output_tokens": usage and usage.output_tokens,
         "continued_by": record.continued_by,
+        "adapted": list(map(str, record.adapted)) or None,
         "implausible_usage": True if usage and usage.implausible else None,
         "cost_usd": None if record.cost_nanos is None else record.cost_nanos / 1e9,
     }

@@ -203,6 +203,8 @@ class OpenTelemetry:
             span.set_attribute(names.HTTP_STATUS, record.status)
         if record.outcome == "failed":
             span.set_attribute(names.RETRYABLE, record.retryable)
+        if record.adapted:
+            span.set_attribute(names.ADAPTED, tuple(map(str, record.adapted)))
         if record.dropped_options:
             span.set_attribute(names.DROPPED_OPTIONS, record.dropped_options)
         _end(span, record)

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from penstock.contract.adaptation import ADVISORY_FIELDS, OPTIONS
 from penstock.contract.exchange import Usage
 from penstock.telemetry.label_guard import OTHER, OVERFLOW, Names
 from penstock.telemetry.merge import Merged, Samples, samples_of
@@ -33,6 +34,8 @@ NO_KEY = "_none"
 MOST_KEYS = 200
 """Keys that have a label of their own, in the order of their first request."""
 _REFUSALS = {401: "unauthorized", 403: "forbidden", 404: "model", 429: "rate_limit", 503: "storage"}
+_OPTIONS = frozenset({*OPTIONS, *ADVISORY_FIELDS})
+"""Options that have a label of their own; a caller may send fields of any name."""
 _REFUSED_BY_ERROR = {"BudgetExceeded": "budget", "SamplingRejected": "approval"}
 
 
@@ -128,6 +131,12 @@ class PrometheusMetrics:
             "penstock_implausible_usage",
             "Attempts whose provider reported impossible token counts, which estimates replace.",
             place,
+            registry,
+        )
+        self._adapted = Counted(
+            "penstock_adapted",
+            "Options that a target did not get as they were, by what became of them.",
+            ("option", "answer"),
             registry,
         )
         self._cost = Counted(
@@ -236,6 +245,9 @@ class PrometheusMetrics:
         self._attempt_duration.observe(record.duration_s, *place, record.outcome)
         if record.usage is not None and record.usage.implausible:
             self._implausible.add(1, *place)
+        for each in record.adapted:
+            option = each.option if each.option in _OPTIONS else OTHER
+            self._adapted.add(1, option, each.answer)
 
     def _count_request(self, record: RequestRecord) -> None:
         # One that began before the subscription was never counted up.

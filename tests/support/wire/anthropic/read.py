@@ -25,7 +25,7 @@ from tests.support.wire.seen import Seen, WireRequest
 from tests.support.wire.subsets import check_anthropic
 
 VERSIONS = ("2023-06-01", "2026-10-21")
-_LEVELS = {"low": "low", "medium": "med", "high": "high"}
+_LEVELS = {"low": "low", "medium": "med", "high": "high", "xhigh": "xhigh", "max": "max"}
 _MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 

@@ -23,7 +23,7 @@ from penstock import (
 from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
 from tests.support.wire.subsets import check_bedrock
 
-_LEVELS = {"low": "low", "medium": "med", "high": "high"}
+_LEVELS = {"low": "low", "medium": "med", "high": "high", "xhigh": "xhigh", "max": "max"}
 _AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _Name = Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
 _Full = Annotated[str, msgspec.Meta(min_length=1)]

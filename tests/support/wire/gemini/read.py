@@ -134,6 +134,11 @@ class _Thinking(_Strict):
 class _Generation(_Strict):
     max_output_tokens: int | None = None
     temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
     stop_sequences: list[str] = []
     response_mime_type: str | None = None
     response_json_schema: dict[str, Any] | None = None

@@ -23,7 +23,15 @@ from tests.support.wire.seen import Seen, SeenEmbedding, WireRequest
 from tests.support.wire.subsets import check_openai
 
 BATCH_LIMIT = 2048
-_LEVELS = {"none": "none", "low": "low", "medium": "med", "high": "high"}
+_LEVELS = {
+    "none": "none",
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "med",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
 _AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _FAILED = "Error: "
 

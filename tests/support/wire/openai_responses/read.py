@@ -24,7 +24,15 @@ from penstock import (
 from tests.support.wire.seen import Seen, WireRequest
 from tests.support.wire.subsets import check_openai
 
-_LEVELS = {"none": "none", "low": "low", "medium": "med", "high": "high"}
+_LEVELS = {
+    "none": "none",
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "med",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
 _FAILED = "Error: "
 _AFTER_REASONING = ("message", "function_call", "mcp_call")
 
@@ -101,7 +109,8 @@ class _Format(_Strict):
 
 
 class _Text(_Strict):
-    format: _Format
+    format: _Format | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class _Effort(_Strict):
@@ -135,8 +144,9 @@ def read_response(request: WireRequest) -> Seen:
     functions = [tool for tool in asked.tools if isinstance(tool, _Tool)]
     servers = [tool for tool in asked.tools if isinstance(tool, _Server)]
     strict = [tool.parameters for tool in functions if tool.strict]
-    if asked.text is not None and asked.text.format.strict:
-        strict.append(asked.text.format.schema)
+    form = asked.text and asked.text.format
+    if form is not None and form.strict:
+        strict.append(form.schema)
     for schema in strict:
         check_openai(schema)
     choice = asked.tool_choice
@@ -157,7 +167,7 @@ def read_response(request: WireRequest) -> Seen:
         if isinstance(choice, _Choice)
         else choice and ToolChoice(choice),
         parallel_tools=asked.parallel_tool_calls,
-        schema=asked.text and asked.text.format.schema,
+        schema=form and form.schema,
         max_tokens=asked.max_output_tokens,
         temperature=asked.temperature,
         reasoning_level=_LEVELS[asked.reasoning.effort] if asked.reasoning else None,

@@ -71,8 +71,14 @@ def test_servers_that_continue_the_last_message(kind: str, able: bool) -> None:
 
 def test_an_unknown_model_may_do_everything() -> None:
     profile = profile_of("my-own-model", "vllm")
+    fields = profile.capabilities.sampling_fields
+    assert {"top_p", "top_k", "min_p", "seed"} <= fields.keys()
     assert profile.capabilities == Capabilities(
-        extra_of="openai-chat", audio=True, embeddings=True, transcription=True
+        extra_of="openai-chat",
+        sampling_fields=fields,
+        audio=True,
+        embeddings=True,
+        transcription=True,
     )
     assert not profile.options
     assert profile.capabilities.context_window is None

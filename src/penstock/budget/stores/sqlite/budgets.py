@@ -15,6 +15,7 @@ from penstock.budget.reports import Replaced
 from penstock.budget.rules import KEY_PREFIX, Budget, Rule, key_name
 from penstock.budget.stores.sqlite.hour_index import numbers
 from penstock.budget.stores.sqlite.transaction import Books, read_declarations
+from penstock.contract.checks.spelling import list_known
 from penstock.contract.errors import ConfigurationError
 
 Declarations = Mapping[str, Mapping[str, Budget | None]]
@@ -167,8 +168,8 @@ def existing(books: Books, name: str) -> Rule:
     """The budget of this name; raises ConfigurationError when there is none."""
     rule = books.rules.by_name.get(name)
     if rule is None:
-        known = ", ".join(sorted(books.rules.by_name)) or "none"
-        raise ConfigurationError(f"there is no budget {name!r}; there are: {known}")
+        known = list_known(sorted(books.rules.by_name), "budgets")
+        raise ConfigurationError(f"there is no budget {name!r}; {known}")
     return rule
 
 

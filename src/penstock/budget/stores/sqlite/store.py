@@ -156,7 +156,7 @@ class SqliteStore:
         return self._writer.submit(RemoveBudget(name, at))
 
     def reset(self, name: str, at: float) -> asyncio.Future[None]:
-        """Begin the present period anew."""
+        """Reset the present period."""
         return self._writer.submit(Reset(name, at))
 
     def adjust(self, adjustment: Adjustment) -> asyncio.Future[tuple[BudgetWarning, ...]]:

@@ -160,8 +160,8 @@ _EFFORTS: Mapping[str, ReasoningLevel] = {
     "low": "low",
     "medium": "med",
     "high": "high",
-    "xhigh": "high",
-    "max": "high",
+    "xhigh": "xhigh",
+    "max": "max",
 }
 _LEAST_BUDGET = 1_024
 _BUDGETS: tuple[tuple[int, ReasoningLevel], ...] = (

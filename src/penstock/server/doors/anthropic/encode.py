@@ -3,7 +3,7 @@
 - `usage` is required on this wire: what the provider did not count is 0. `input_tokens` is what was
   neither read from a cache nor written to one. A stream tells all of it in `message_delta`, as
   nothing is known before.
-- `stop_sequence` is known when the caller gave only one.
+- `stop_sequence` is what the provider reported or what was found here, or the only one given.
 - Thinking that nobody signed has an empty `signature`.
 - Pictures and sounds of an answer, and tools that somebody else has run, have no place here.
 """
@@ -27,6 +27,7 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Result, Usage
 from penstock.contract.messages import Content, JSONObject, Reasoning, Text, ToolUse
+from penstock.server.answer_headers import stream_end_facts
 from penstock.server.doors.anthropic.errors import ANTHROPIC_ERRORS
 from penstock.server.doors.anthropic.thinking import seal
 from penstock.server.doors.passthrough import appended, extra_of
@@ -76,7 +77,7 @@ def encode(result: Result, stop_sequences: Sequence[str] = ()) -> bytes:
             model=result.model,
             content=[block for part in result.content if (block := _block(part))],
             stop_reason=reason,
-            stop_sequence=_stop_sequence(reason, stop_sequences),
+            stop_sequence=_stop_sequence(reason, result.stop_sequence, stop_sequences),
             usage=_usage(result.usage),
         )
     )
@@ -188,10 +189,11 @@ class EventEncoder:
         reason = _stop_reason(result)
         ending = b'"delta":{"stop_reason":%b,"stop_sequence":%b},"usage":%b' % (
             _encode(reason),
-            _encode(_stop_sequence(reason, self._sequences)),
+            _encode(_stop_sequence(reason, result.stop_sequence, self._sequences)),
             _encode(_usage(result.usage)),
         )
-        pieces += (_event(b"message_delta", ending), _MESSAGE_STOP)
+        marks = stream_end_facts(result.metadata)
+        pieces += (marks, _event(b"message_delta", ending), _MESSAGE_STOP)
 
 
 def message_id(request_id: str) -> str:
@@ -234,8 +236,10 @@ def _stop_reason(result: Result) -> str:
     return known or ("tool_use" if result.tool_uses else "max_tokens")
 
 
-def _stop_sequence(reason: str, given: Sequence[str]) -> str | None:
-    return given[0] if reason == "stop_sequence" and len(given) == 1 else None
+def _stop_sequence(reason: str, known: str | None, given: Sequence[str]) -> str | None:
+    if reason != "stop_sequence":
+        return None
+    return known or (given[0] if len(given) == 1 else None)
 
 
 def _usage(usage: Usage) -> _Usage:

@@ -11,6 +11,7 @@ from penstock.contract.errors import InvalidRequest
 from penstock.engine.engine import Engine
 from penstock.server.answer_headers import facts, header_value, stream_facts
 from penstock.server.dispatch import Route, Routes
+from penstock.server.doors.adapting import adapting
 from penstock.server.doors.anthropic import decode as anthropic_decode
 from penstock.server.doors.anthropic import encode as anthropic_encode
 from penstock.server.doors.anthropic.decode import MessagesCall
@@ -22,6 +23,8 @@ from penstock.server.exchange import Exchange, Header, forward
 async def messages(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/messages`."""
     call = await exchange.decoded(anthropic_decode.decode)
+    request = adapting(call.request, engine, exchange.headers)
+    call = msgspec.structs.replace(call, request=request)
     await require_permitted_fields(call.request, engine, exchange)
     with _in_callers_words(call):
         if call.stream:
@@ -46,6 +49,8 @@ async def _stream(engine: Engine, exchange: Exchange, call: MessagesCall) -> Non
 async def count_tokens(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/messages/count_tokens`."""
     call = await exchange.decoded(anthropic_decode.decode_prompt)
+    request = adapting(call.request, engine, exchange.headers)
+    call = msgspec.structs.replace(call, request=request)
     exchange.require(call.request.model)
     with _in_callers_words(call):
         count = await engine.count_tokens(call.request, caller=exchange.caller)

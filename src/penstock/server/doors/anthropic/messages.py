@@ -114,7 +114,12 @@ class Conversation:
         told = InvalidRequest.of(
             [Problem(self._wire_path(problem.path), problem.message) for problem in error.problems]
         )
-        told.located(provider=error.provider, model=error.model, request_id=error.request_id)
+        told.located(
+            provider=error.provider,
+            model=error.model,
+            request_id=error.request_id,
+            metadata=error.metadata,
+        )
         return told
 
     def _add(self, message: WireMessage, index: int) -> None:

@@ -33,17 +33,20 @@ class GatewayVisit:
         told: Told = lambda error: error,
         *,
         place: str = STRANGERS,
+        streams: bool = False,
     ) -> None:
         """`engine` gives the one that answers now; without `access` all is allowed.
 
         `place` owns the tasks of all callers without a key. By default those are strangers to each
-        other: the id of a task is the only way to it, and `tasks/list` is refused.
+        other: the id of a task is the only way to it, and `tasks/list` is refused. `streams` says
+        that the client declared the streaming extension when it started its session.
         """
         self._engine = engine
         self._access = access or EVERYBODY
         self.caller = caller
         self._told = told
         self._place = place
+        self.streams = streams
 
     @property
     def engine(self) -> Engine:
@@ -93,6 +96,14 @@ class GatewayVisit:
             if self._access.operator or each.budget.is_for(own)
         ]
         return {"budgets": msgspec.to_builtins(found)}
+
+    async def own_budgets(self) -> frozenset[str] | None:
+        """Those of the caller's key; None where no key is asked for."""
+        own = self._access.sees
+        if own is None:
+            return None
+        budgets = [each.budget for each in await self.engine.budgets()]
+        return frozenset(each.name for each in budgets if each.is_for(own))
 
     async def usage(self) -> dict[str, Any]:
         """What the ledger has of the caller's key, or of everybody."""

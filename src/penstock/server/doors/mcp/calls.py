@@ -19,9 +19,10 @@ from penstock.server.exchange import Exchange
 from penstock.server.process.peers import Question, Siblings
 
 SESSION = b"mcp-session-id"
+_STREAMS = b"streams-"
 _CANCELLED = "notifications/cancelled"
 _INITIALIZE = "initialize"
-_CANCELS = frozenset({_CANCELLED, "tasks/cancel"})
+_CANCELS = frozenset({_CANCELLED, "tasks/cancel", "dev.penstock/streams/cancel"})
 _REQUESTS = frozenset({"tools/call", "prompts/get"})
 """What asks a model or a tool. All other methods look, wait, list or cancel."""
 
@@ -92,8 +93,36 @@ class Calls:
 
 
 def new_session(body: bytes) -> bytes | None:
-    """The name for a client that comes with this message; None when it does not come anew."""
-    return secrets.token_hex(16).encode() if _read(body).method == _INITIALIZE else None
+    """The name for a client that starts a session with this message; None for other messages.
+
+    The name keeps the one declared capability that later messages need, as no process keeps it.
+    """
+    message = _read(body)
+    if message.method != _INITIALIZE:
+        return None
+    name = secrets.token_hex(16).encode()
+    return _STREAMS + name if _declares_streaming(message.params) else name
+
+
+def streams(session: bytes) -> bool:
+    """Whether the client of this session declared that it reads chunks."""
+    return session.startswith(_STREAMS)
+
+
+def _declares_streaming(params: Any) -> bool:
+    match params:
+        case {"capabilities": {"experimental": {"dev.penstock/streaming": _}}}:
+            return True
+        case {"capabilities": {"extensions": {"dev.penstock/streaming": _}}}:
+            return True
+        case _:
+            return False
+
+
+def is_call(body: bytes) -> bool:
+    """Whether this message asks a model or a tool, and gets an answer."""
+    message = _read(body)
+    return message.method in _REQUESTS and message.id is not None
 
 
 def kind_of(body: bytes) -> MessageKind | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.engine.engine import Engine
-from penstock.mcp.serving.server import build_server, tasks_of
+from penstock.mcp.serving.server import build_server, streaming_of, tasks_of
 from penstock.mcp.serving.visits import visiting
 from penstock.server.doors.mcp.caller import GatewayVisit
 from penstock.server.doors.mcp.endpoint import tasks_file
@@ -17,4 +17,4 @@ async def serve_stdio(engine: Engine) -> None:
     tasks = tasks_of(tasks_file(engine.config))
     with visiting(GatewayVisit(lambda: engine, place=PLACE)):
         async with tasks:
-            await build_server(tasks).run_stdio_async()
+            await build_server(tasks, streaming_of()).run_stdio_async()

@@ -7,7 +7,6 @@ What this door decides:
   window.
 - `model` may be left out: then the configuration's default answers.
 - `system` and `developer` are the same. Consecutive `tool` messages are one turn of results.
-- `reasoning_effort`: `minimal` is `low`, everything above `high` is `high`.
 - `json_object` is the schema `{"type": "object"}`.
 - A tool of type `mcp` must say `"require_approval": "never"`, for nobody is there to approve. What
   its server is asked and says is no part of the answer: this wire has no words for it.
@@ -150,12 +149,12 @@ _REMEDIES: Mapping[str, str] = {
 }
 EFFORTS: Mapping[str, ReasoningLevel] = {
     "none": "none",
-    "minimal": "low",
+    "minimal": "minimal",
     "low": "low",
     "medium": "med",
     "high": "high",
-    "xhigh": "high",
-    "max": "high",
+    "xhigh": "xhigh",
+    "max": "max",
 }
 MODES = {mode: ToolChoice(mode) for mode in ("auto", "none", "required")}
 

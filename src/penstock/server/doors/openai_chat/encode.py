@@ -24,6 +24,7 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Result, Usage
 from penstock.contract.messages import JSONObject, ToolUse
+from penstock.server.answer_headers import stream_end_facts
 from penstock.server.doors.passthrough import extra_of, filled
 from penstock.server.errors import OPENAI_ERRORS, failure_of
 
@@ -168,7 +169,8 @@ class ChunkEncoder:
         return OPENAI_ERRORS.event(failure_of(error))
 
     def _complete(self, result: Result) -> bytes:
-        pieces = [self._chunk(b"{}", _encode(_finish_reason(result)))]
+        last = self._chunk(b"{}", _encode(_finish_reason(result)))
+        pieces = [stream_end_facts(result.metadata), last]
         usage = _usage(result.usage)
         if self._usage_wanted and usage is not msgspec.UNSET:
             pieces.append(self._head + b'],"usage":%b}\n\n' % _encode(usage))

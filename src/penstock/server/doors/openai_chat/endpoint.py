@@ -13,6 +13,7 @@ from penstock.contract.errors import ConfigurationError, InvalidRequest, ModelNo
 from penstock.engine.engine import Engine
 from penstock.server.answer_headers import facts, stream_facts
 from penstock.server.dispatch import Route, Routes
+from penstock.server.doors.adapting import adapting
 from penstock.server.doors.anthropic import models as anthropic_models
 from penstock.server.doors.mcp_servers import with_permitted_servers
 from penstock.server.doors.openai_chat import (
@@ -49,6 +50,8 @@ async def health(engine: Engine, exchange: Exchange) -> None:
 async def chat_completions(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/chat/completions`."""
     call = await exchange.decoded(openai_chat_decode.decode, partial(room, engine))
+    request = adapting(call.request, engine, exchange.headers)
+    call = msgspec.structs.replace(call, request=request)
     try:
         call = with_permitted_servers(call, engine, exchange)
         await require_permitted_fields(call.request, engine, exchange)

@@ -111,7 +111,12 @@ def in_callers_numbers(
         Problem(in_callers_places(_renumbered(problem.path, starts), tool_places), problem.message)
         for problem in error.problems
     )
-    told.located(provider=error.provider, model=error.model, request_id=error.request_id)
+    told.located(
+        provider=error.provider,
+        model=error.model,
+        request_id=error.request_id,
+        metadata=error.metadata,
+    )
     return told
 
 

@@ -7,15 +7,14 @@ What this door decides:
 - Without `max_output_tokens` the model may say as much as at the Chat Completions door.
 - `model` may be left out: then the configuration's default answers.
 - `system` and `developer` are the same, and follow `instructions` in one system prompt.
-- `reasoning.effort`: `minimal` is `low`, everything above `high` is `high`. Thinking that may be
-  seen is told whether or not a `summary` is asked for.
+- Thinking that may be seen is told whether or not a `summary` is asked for.
 - `json_object` is the schema `{"type": "object"}`.
 - `safety_identifier`, or else `user`, and `metadata` go into the request's metadata.
 - A tool of type `mcp` must say `"require_approval": "never"`, for nobody is there to approve.
 
 Refused by name, unless they hold their default, because nothing is stored here, or nobody here
 could read the answer: `previous_response_id`, `conversation`, `background`, `prompt`,
-`top_logprobs`, `context_management`, `image`, `text.verbosity`, `reasoning.mode`,
+`top_logprobs`, `context_management`, `image`, `reasoning.mode`,
 `reasoning.context` and `message.output_text.logprobs` in `include`; tools other than functions and
 MCP servers; items and parts of other types.
 
@@ -128,6 +127,8 @@ _FIELDS = OwnFields(
     ),
     defaults={"top_p": 1, "truncation": "disabled"},
 )
+_INNER = frozenset({"verbosity"})
+"""It stands in `text`."""
 _SEND_ALL = "nothing is stored here: send all items of the conversation as `input`"
 _REMEDIES: Mapping[str, str] = {
     "previous_response_id": _SEND_ALL,
@@ -179,6 +180,9 @@ def decode(data: bytes, room: Room) -> ResponsesCall:
     if body.include and _LOGPROBS in body.include:
         place = f"include[{body.include.index(_LOGPROBS)}]"
         raise unsupported(place, f"{_LOGPROBS!r} cannot be honoured here; leave it out")
+    if body.text is not None and body.text.verbosity not in (None, "medium"):
+        fields = {**extra.fields, "verbosity": body.text.verbosity}
+        extra = msgspec.structs.replace(extra, fields=fields, inner=_INNER)
     dialogue = read_input(body.input)
     tools, servers, places = read_tools(body.tools or (), read_function)
     level = None
@@ -211,7 +215,6 @@ def decode(data: bytes, room: Room) -> ResponsesCall:
 
 
 def _schema(text: _Text) -> OutputSchema | None:
-    _only("text.verbosity", text.verbosity, "medium")
     wanted = text.format
     if wanted is None or wanted.type == "text":
         return None

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import msgspec
+
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.engine.engine import Engine
 from penstock.server.answer_headers import facts, stream_facts
 from penstock.server.dispatch import Route, Routes
+from penstock.server.doors.adapting import adapting
 from penstock.server.doors.mcp_servers import with_permitted_servers
 from penstock.server.doors.openai_chat.endpoint import room
 from penstock.server.doors.openai_responses import (
@@ -55,6 +58,8 @@ RESPONSES_ERRORS = ResponsesErrors()
 async def responses(engine: Engine, exchange: Exchange) -> None:
     """`POST /v1/responses`."""
     call = await exchange.decoded(responses_decode.decode, partial(room, engine))
+    request = adapting(call.request, engine, exchange.headers)
+    call = msgspec.structs.replace(call, request=request)
     try:
         call = with_permitted_servers(call, engine, exchange)
         await require_permitted_fields(call.request, engine, exchange)
@@ -97,7 +102,12 @@ def in_callers_words(error: InvalidRequest, call: ResponsesCall) -> InvalidReque
             for problem in error.problems
         ]
     )
-    told.located(provider=error.provider, model=error.model, request_id=error.request_id)
+    told.located(
+        provider=error.provider,
+        model=error.model,
+        request_id=error.request_id,
+        metadata=error.metadata,
+    )
     return told
 
 

@@ -24,6 +24,7 @@ from penstock.contract.events import (
 )
 from penstock.contract.exchange import Result
 from penstock.contract.messages import Image, MCPCall, Text
+from penstock.server.answer_headers import stream_end_facts
 from penstock.server.doors.openai_responses.decode import Echo
 from penstock.server.doors.openai_responses.encode import (
     CallItem,
@@ -297,7 +298,7 @@ class EventEncoder:
         out += self._end_thoughts(result)
         kind = b"response.completed" if reason is None else b"response.incomplete"
         response = self._writer.completed(result, self._items)
-        out.append(self._event(kind, b'"response":' + response))
+        out += (stream_end_facts(result.metadata), self._event(kind, b'"response":' + response))
         return out
 
     def _end_thoughts(self, result: Result) -> list[bytes]:

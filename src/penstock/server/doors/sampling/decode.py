@@ -1,8 +1,10 @@
-"""Requests in: MCP's params of `sampling/createMessage`, and three fields beside them.
+"""Requests in: MCP's params of `sampling/createMessage`, and some fields beside them.
 
 - `model` is a model of the configuration or `provider/model`; it goes before the hints.
 - `timeout` is how many seconds the whole answer may take.
 - `stream` asks for events.
+- `_provider`, `_timeout` (in milliseconds) and `_stream` are other names of `metadata._provider`,
+  `timeout` and `stream`. `_callback` is refused.
 
 Params without `maxTokens` are taken for 1000 tokens, as `Engine.sample` takes them.
 """
@@ -16,6 +18,7 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest, Problem
 from penstock.contract.exchange import SamplingRequest
+from penstock.contract.mcp.call_options import read_call_options
 from penstock.contract.mcp.content import Found, kind
 from penstock.contract.mcp.sampling import DEPRECATED_MAX_TOKENS, spelled_for_mcp
 from penstock.pipeline.limits import Limits
@@ -28,6 +31,8 @@ class SamplingCall(NamedTuple):
 
     request: SamplingRequest
     stream: bool
+    paths: Mapping[str, str] = {}
+    """Paths of the request for which the caller has another name."""
 
 
 def decode(data: bytes | str, what: str) -> object:
@@ -56,14 +61,25 @@ def read_call(params: object, limits: Limits) -> SamplingCall:
     if given.get("maxTokens") is None:
         given = {**given, "maxTokens": DEPRECATED_MAX_TOKENS}
     found = Found("", given)
-    model, timeout, stream = found.text("model"), found.number("timeout"), found.flag("stream")
-    request = read_request(given, limits, model=model, timeout=timeout, problems=found.problems)
-    return SamplingCall(request, stream)
+    model, timeout = found.text("model"), found.number("timeout")
+    stream = None if given.get("stream") is None else found.flag("stream")
+    options = read_call_options(
+        found, timeout=timeout, stream=stream, events="set `stream` to true and read the events"
+    )
+    request = read_request(
+        given, limits, model=model, timeout=options.timeout, problems=found.problems
+    )
+    request = options.applied(request)
+    return SamplingCall(request, bool(options.stream), options.paths)
 
 
-def in_callers_words(error: InvalidRequest, id_name: str) -> InvalidRequest:
+def in_callers_words(
+    error: InvalidRequest, id_name: str, paths: Mapping[str, str]
+) -> InvalidRequest:
     """The same problems with the paths that the sender knows; its id is called `id_name` here."""
-    spelled = spelled_for_mcp(error)
+    spelled = spelled_for_mcp(error, paths)
     if not any(each.path == "request_id" for each in spelled.problems):
         return spelled
-    return InvalidRequest.of([Problem(id_name, each.message) for each in spelled.problems])
+    renamed = InvalidRequest.of([Problem(id_name, each.message) for each in spelled.problems])
+    renamed.located(request_id=error.request_id, metadata=error.metadata)
+    return renamed

@@ -12,6 +12,7 @@ from penstock.engine.engine import Engine
 from penstock.pipeline.registry import id_problem
 from penstock.server.answer_headers import facts, stream_facts
 from penstock.server.dispatch import Route, Routes
+from penstock.server.doors.adapting import adapting
 from penstock.server.doors.sampling.approvals import Approvals
 from penstock.server.doors.sampling.decode import SamplingCall, in_callers_words, read_body
 from penstock.server.doors.sampling.encode import EventFrames, StreamEncoder, encode
@@ -35,6 +36,7 @@ class CreateMessage:
         """Answer whole, or as events."""
         exchange.request_id = _callers_id(exchange)
         call = await exchange.decoded(partial(read_body, limits_of(engine.config)))
+        call = call._replace(request=adapting(call.request, engine, exchange.headers))
         caller = self._approvals.caller(engine, exchange.caller)
         try:
             if call.stream:
@@ -45,7 +47,7 @@ class CreateMessage:
                 )
                 await exchange.reply(encode(result), facts(result.metadata))
         except InvalidRequest as error:
-            told = in_callers_words(error, REQUEST_ID.decode())
+            told = in_callers_words(error, REQUEST_ID.decode(), call.paths)
             if told is error:
                 raise
             raise told from error

@@ -11,6 +11,7 @@
 ```
 
 `data.reason` tells the last ones apart, and is the `code` of the same error at the OpenAI door.
+`data.usage` and `data._metadata` have what is known of the request, under the keys of a result.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.contract.mcp.sampling import mcp_path
+from penstock.contract.mcp.sampling import mcp_path, write_extras
 from penstock.server.errors import Failure, HttpProblem
 
 REJECTED = -1
@@ -62,6 +63,8 @@ def document(failure: Failure) -> dict[str, Any]:
         data["reason"] = failure.code
     if failure.retry_after is not None:
         data["retryAfter"] = failure.retry_after
+    if failure.metadata is not None:
+        data |= write_extras(failure.metadata)
     return {
         "code": _CODES.get(failure.code, fallback),
         "message": failure.message,

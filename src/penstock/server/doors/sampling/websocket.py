@@ -1,11 +1,13 @@
 """The sampling door over a WebSocket: many requests at once, each with its client's own id.
 
 ```
-{"type": "createMessage", "id", "params", "stream"?, "requestId"?}   ->  chunk*, then one of
-                                                                         complete, error, cancelled
-{"type": "cancel", "id"}                                             ->  the request ends
-{"type": "ping", "id"?}                                              ->  {"type": "pong", "id"?}
+{"type": "createMessage", "id", "params", "stream"?, "requestId"?, "adapt"?}
+                             ->  chunk*, then one of complete, error, cancelled
+{"type": "cancel", "id"}     ->  the request ends
+{"type": "ping", "id"?}      ->  {"type": "pong", "id"?}
 ```
+
+`adapt` is `"adapt"` or `"refuse"`, and goes before the header `x-penstock-adapt` of the connection.
 
 There is no queue between a model and its reader: all that is written waits for the client to take
 what was written before, and whoever waits to write does not read on from its provider. One request
@@ -30,6 +32,7 @@ from penstock.engine.build.pool import limits_of
 from penstock.engine.engine import Engine
 from penstock.pipeline.registry import id_problem, new_request_id
 from penstock.server.dispatch import SHUTTING_DOWN, SocketRoute
+from penstock.server.doors.adapting import adapting
 from penstock.server.doors.sampling.approvals import Approvals
 from penstock.server.doors.sampling.decode import decode, in_callers_words, read_call
 from penstock.server.doors.sampling.encode import MessageFrames, StreamEncoder
@@ -215,18 +218,20 @@ class _Session:
         call = await asyncio.to_thread(read) if large else read()
         if asked.stopped:  # while a thread has read it
             return asked.frames.cancelled()
+        adapt = fields.get("adapt")
+        request = adapting(call.request, engine, self._socket.headers, adapt)
         caller = self._approvals.caller(engine, self._socket.caller)
         try:
             if not call.stream:
                 result = await engine.create_message(
-                    call.request, request_id=asked.request_id, caller=caller
+                    request, request_id=asked.request_id, caller=caller
                 )
                 return asked.frames.complete(result)
             handle = await engine.create_message_stream(
-                call.request, request_id=asked.request_id, caller=caller
+                request, request_id=asked.request_id, caller=caller
             )
         except InvalidRequest as error:
-            raise in_callers_words(error, "requestId") from error
+            raise in_callers_words(error, "requestId", call.paths) from error
         encoder = StreamEncoder(asked.frames)
         messages: list[bytes] = []
         async with handle, contextlib.aclosing(handle.batches()) as batches:
@@ -275,7 +280,7 @@ def _identifier(fields: Mapping[str, Any]) -> str | int:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_ID:
         return value
     raise _mistake(
-        f"`id` is missing or of no use; give a text of 1 to {_LONGEST_ID} characters "
+        f"`id` is missing or not valid; give a text of 1 to {_LONGEST_ID} characters "
         "or a whole number"
     )
 

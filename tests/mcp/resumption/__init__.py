@@ -1,0 +1,1 @@
+"""Events that are kept for clients that lost their connection."""
