@@ -41,6 +41,8 @@ def read_request(
 
 def _of_the_rest(request: SamplingRequest, limits: Limits, found: ProblemList) -> Iterator[Problem]:
     broken = {_part(each.path) for each in found}
+    # `_timeout` is the older name of the same limit.
+    broken |= {each.removeprefix("_") for each in broken & {"_timeout"}}
     # An item that cannot be read is not there, so the numbers of the others are not known here.
     shifted = {_list(each.path) for each in found if each.path.endswith("]")}
     some_messages = any(_list(each) == "messages" for each in broken)

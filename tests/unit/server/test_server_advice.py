@@ -23,6 +23,7 @@ from penstock.contract.options import Capabilities, MCPTool
 from penstock.mcp.http import over_http
 from penstock.testing import FakeProvider
 from tests.support.keyed import keyed_engine
+from tests.support.media import WAV
 from tests.unit.server.gateway_support import Gateway, running_gateway
 from tests.unit.server.sampling_support import socket_of
 
@@ -119,7 +120,7 @@ async def plain() -> AsyncGenerator[Gateway]:
 
 SAID = {"role": "user", "content": "Hi"}
 SAMPLED = {"role": "user", "content": {"type": "text", "text": "Hi"}}
-SOUND = {"type": "audio", "data": "!", "mimeType": "audio/wav"}
+SOUND = {"type": "audio", "data": WAV, "mimeType": "audio/wav"}
 TOOL = {"name": "t", "description": "d"}
 SCHEMA = {"type": "object"}
 SOUNDING = {"messages": [SAMPLED], "maxTokens": 9, "temperature": 0.5}
@@ -139,7 +140,7 @@ ASKED: list[tuple[str, dict[str, Any], str]] = [
                 {
                     "role": "user",
                     "content": [
-                        {"type": "input_audio", "input_audio": {"data": "!", "format": "wav"}}
+                        {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}}
                     ],
                 }
             ]
