@@ -152,7 +152,6 @@ CASES: dict[str, Case] = {
     "route-two-prompts": Case("route explain two prompts"),
     "serve-port-no-number": Case("serve --port http"),
     "doctor": Case("doctor"),
-    "doctor-json": Case("doctor --json"),
     "usage": Case("usage", earlier=("ask two words", "ask -m words two")),
     "usage-json": Case("usage --json", earlier=("ask two words",)),
     "usage-entries": Case("usage --entries", earlier=("ask two words",)),
