@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import penstock
 
@@ -105,19 +106,20 @@ class Terminal:
         cwd: Path,
         env: Mapping[str, str] | None = None,
         columns: int = 120,
+        stdin: IO[bytes] | None = None,
     ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.process = subprocess.Popen(
             [*COMMAND, *arguments],
-            stdin=slave,
+            stdin=stdin or slave,
             stdout=slave,
             stderr=slave,
             cwd=cwd,
             env={**environment(env), "TERM": "xterm"},
             start_new_session=True,
             # Only the child can take the terminal as its own.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+            preexec_fn=lambda: fcntl.ioctl(1, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         )
         os.close(slave)
         self.raw = ""
@@ -187,10 +189,14 @@ class Terminal:
 
 @contextlib.contextmanager
 def at_terminal(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, columns: int = 120
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    columns: int = 120,
+    stdin: IO[bytes] | None = None,
 ) -> Generator[Terminal]:
     """`with at_terminal("chat", cwd=folder) as terminal:`."""
-    terminal = Terminal(*arguments, cwd=cwd, env=env, columns=columns)
+    terminal = Terminal(*arguments, cwd=cwd, env=env, columns=columns, stdin=stdin)
     try:
         yield terminal
     finally:

@@ -46,6 +46,35 @@ def test_text_is_utf8_whatever_the_locale_says(folder: Path) -> None:
     assert run_penstock("chat", cwd=folder, stdin="h\u00e9", env=env).code == 0
 
 
+@pytest.mark.parametrize(("given", "noted"), [(b"", True), (b"some text", False)])
+def test_an_empty_input_beside_a_prompt_is_noted_at_a_terminal(
+    folder: Path, given: bytes, noted: bool
+) -> None:
+    (folder / "input").write_bytes(given)
+    with (
+        (folder / "input").open("rb") as stdin,
+        at_terminal("ask", "two", "words", cwd=folder, stdin=stdin) as terminal,
+    ):
+        assert terminal.wait() == 0
+    assert ("standard input is empty, so only the prompt is sent" in terminal.screen) is noted
+
+
+def test_notes_and_errors_are_folded_at_words(folder: Path) -> None:
+    (folder / "input").write_bytes(b"")
+    with (
+        (folder / "input").open("rb") as stdin,
+        at_terminal("ask", "two", cwd=folder, env={"COLUMNS": "30"}, stdin=stdin) as terminal,
+    ):
+        assert terminal.wait() == 0
+    assert "standard input is empty, so\nonly the prompt is sent" in terminal.screen
+    narrow = {"COLUMNS": "50"}
+    with at_terminal("ask", "-m", "groq/x", "hi", cwd=folder, env=narrow) as terminal:
+        assert terminal.wait() == 2
+    assert (
+        "penstock: error: provider 'groq' needs a key: set\n  GROQ_API_KEY, or" in terminal.screen
+    )
+
+
 def test_piped_text_that_is_not_utf8_is_refused(folder: Path, penstock_here: Cli) -> None:
     finished = penstock_here("ask", stdin=b"caf\xe9")
     assert finished.code == 2

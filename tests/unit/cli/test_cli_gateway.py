@@ -154,13 +154,17 @@ def test_targets_are_taken_out_of_use_and_back(tmp_path: Path) -> None:
     with gateway(tmp_path) as url:
         assert "no target was called yet" in run("list").err
         down = narrow(run("down", "fake/echo", "--reason", "maintenance"))
-        assert re.search(r"fake/echo +open .*when marked up", down)
+        assert down.startswith("marked down: fake/echo\n")
+        assert re.search(r"fake/echo +down +open .*when marked up +\d+ s ago +mark", down)
         assert "fake/echo: marked down: maintenance" in down
         assert ask(url).status_code == 503 or ask(url).status_code == 502
         up = json.loads(run("up", "fake/echo", "--json").out)
         assert [each["state"] for each in up["targets"]] == ["closed"]
         assert ask(url).status_code == 200
-        narrow(run("list"))
+        assert re.search(r"fake/echo +up +closed .* s ago +requests", narrow(run("list")))
+        # A provider, whose targets it names; one that has none yet is named itself.
+        assert narrow(run("down", "fake")).startswith("marked down: fake/echo\n")
+        assert narrow(run("up", "f*/*")).startswith("marked up: fake/echo\n")
         unknown = run("down", "nope/x")
         assert (unknown.code, unknown.out) == (2, "")
         assert "'nope/x' matches no target" in unknown.err

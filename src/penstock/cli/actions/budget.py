@@ -234,8 +234,9 @@ def _tell(balance: Balance, *, as_json: bool) -> None:
     budget = balance.budget
     each = "for ever" if budget.period == "forever" else f"a {budget.period}"
     kind = "" if budget.hard else ", soft"
+    covered = _covers(budget) or "everything"
     print(
-        f"{budget.name}: {dollars(budget.limit_nanos)} {each} for {_covers(budget)}{kind}; "
+        f"{budget.name}: {dollars(budget.limit_nanos)} {each} for {covered}{kind}; "
         f"{dollars(balance.used_nanos)} used, {dollars(balance.remaining_nanos)} left"
     )
 
@@ -272,7 +273,7 @@ def _cells(balance: Balance) -> list[Cell]:
     resets = balance.resets_at
     return [
         (budget.name, "bold"),
-        _covers(budget),
+        _covers(budget) or "all",
         _origin(balance),
         budget.period + ("" if budget.hard else ", soft"),
         dollars(budget.limit_nanos),
@@ -296,4 +297,4 @@ def _covers(budget: Budget) -> str:
         if (value := getattr(budget, field))
     ]
     named += [f"{name}={value}" for name, value in budget.tags.items()]
-    return ", ".join(named) or "everything"
+    return ", ".join(named)

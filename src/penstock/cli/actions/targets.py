@@ -61,9 +61,9 @@ def _print(answer: Mapping[str, Any], *, as_json: bool) -> None:
         terminal.print_json(answer)
     elif targets:
         terminal.print_table(_COLUMNS, map(_cells, targets))
-        for each in targets:
-            if each["reason"]:
-                print("\n" + terminal.wrapped(f"{each['target']}: {each['reason']}"))
+        reasons = [f"{each['target']}: {each['reason']}" for each in targets if each["reason"]]
+        if reasons:
+            print("\n" + "\n".join(map(terminal.wrapped, reasons)))
     else:
         terminal.say("no target was called yet; `penstock models` lists those of the configuration")
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPED_WIDTH = 80
+_GAP = 2
+"""Blanks between the columns of a table."""
 _TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """They change the direction of what follows, and so what is read."""
 _CONTROLS = {
@@ -138,12 +140,31 @@ def _print_rich(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    rows, screen = list(rows), console()
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    texts = [[column, *(_text(row[index]) for row in rows)] for index, column in enumerate(columns)]
+    whole = _unbroken(texts, screen.width - _GAP * (len(columns) - 1))
+    for index, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=index in whole)
     for row in rows:
         table.add_row(*(Text(_text(cell), _style(cell)) for cell in row))
-    console().print(table)
+    screen.print(table)
+
+
+def _unbroken(columns: Sequence[Sequence[str]], width: int) -> set[int]:
+    """The columns of single words, which Rich would break, where the others can give way."""
+    single = {index for index, cells in enumerate(columns) if not any(" " in x for x in cells[1:])}
+    least = sum(
+        max(map(len, cells if index in single else " ".join(cells).split()), default=0)
+        for index, cells in enumerate(columns)
+    )
+    return single if least <= width else set()
 
 
 def _text(cell: Cell) -> str:

@@ -8,7 +8,7 @@ written as llama.cpp follows it, or refused by what it asks for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from penstock.contract.messages import JSONObject
@@ -39,8 +39,8 @@ _SHOWN = 80
 def writable(schema: JSONObject, *, validated: bool) -> JSONObject:
     """A copy that llama.cpp follows; raises UnreadableSchemaError by what it asks for.
 
-    `validated`: the caller checks the answer itself. Then patterns are left out that cannot be
-    followed.
+    `validated`: the caller checks the answer itself. Then patterns and keywords are left out that
+    cannot be followed.
     """
     copy = with_limits(schema)
     for node in reachable(copy):
@@ -49,7 +49,40 @@ def writable(schema: JSONObject, *, validated: bool) -> JSONObject:
         for least, most, what in _SIZES:
             _check_size(node, least, most, what)
         _write_pattern(node, validated)
+        for name in [each for each, holds in _UNFOLLOWED.items() if each in node and holds(node)]:
+            if not validated:
+                raise UnreadableSchemaError(f"{name} {_shown(node[name])}")
+            del node[name]
     return copy
+
+
+def _more_properties(node: JSONObject) -> bool:
+    least, required = node["minProperties"], node.get("required", [])
+    named = len(cast("list[Any]", required)) if isinstance(required, list) else 0
+    return not isinstance(least, int) or least > named
+
+
+def _fewer_properties(node: JSONObject) -> bool:
+    most, known = node["maxProperties"], cast(JSONObject, node.get("properties", {}))
+    closed = node.get("additionalProperties") is False
+    return not (closed and isinstance(most, int) and most >= len(known))
+
+
+_UNFOLLOWED: Mapping[str, Callable[[JSONObject], bool]] = {
+    "contains": lambda _: True,
+    "dependentRequired": lambda node: bool(node["dependentRequired"]),
+    "dependentSchemas": lambda node: bool(node["dependentSchemas"]),
+    "dependencies": lambda node: bool(node["dependencies"]),
+    "if": lambda node: "then" in node or "else" in node,
+    "maxProperties": _fewer_properties,
+    "minProperties": _more_properties,
+    "multipleOf": lambda node: (node["multipleOf"], node.get("type")) != (1, "integer"),
+    "not": lambda _: True,
+    "patternProperties": lambda node: bool(node["patternProperties"]),
+    "propertyNames": lambda node: node["propertyNames"] not in (True, {}),
+    "uniqueItems": lambda node: bool(node["uniqueItems"]),
+}
+"""Keywords that llama.cpp ignores without a word, and whether one asks for something here."""
 
 
 def _check_types(node: JSONObject) -> None:

@@ -92,3 +92,55 @@ def test_sizes_that_llama_cpp_does_not_read_are_written_so_that_it_does() -> Non
     assert writable(schema, validated=False) == {"type": "string", "minLength": 3}
     schemas = {"properties": {"a": True, "b": {"items": True}}}
     assert writable(schemas, validated=False) == {"properties": {"a": {}, "b": {"items": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"type": "integer", "multipleOf": 7}, "multipleOf 7"),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "uniqueItems True"),
+        ({"type": "array", "contains": {"const": 1}}, "contains {'const': 1}"),
+        ({"not": {"type": "string"}}, "not {'type': 'string'}"),
+        ({"type": "object", "minProperties": 1}, "minProperties 1"),
+        ({"type": "object", "maxProperties": 1}, "maxProperties 1"),
+        ({"type": "object", "patternProperties": {"^a": {}}}, "patternProperties {'^a': {}}"),
+        ({"type": "object", "propertyNames": {"maxLength": 3}}, "propertyNames {'maxLength': 3}"),
+        ({"if": {"type": "string"}, "then": {"minLength": 1}}, "if {'type': 'string'}"),
+        ({"type": "object", "dependentRequired": {"a": ["b"]}}, "dependentRequired"),
+        ({"type": "object", "dependentSchemas": {"a": {}}}, "dependentSchemas"),
+        ({"type": "object", "dependencies": {"a": ["b"]}}, "dependencies"),
+        ({"type": "object", "minProperties": "x"}, "minProperties 'x'"),
+    ],
+)
+def test_a_keyword_that_would_be_ignored_is_refused_by_name(node: Any, said: str) -> None:
+    schema = {"type": "object", "properties": {"a": node}}
+    with pytest.raises(UnreadableSchemaError) as caught:
+        writable(schema, validated=False)
+    assert str(caught.value).startswith(said)
+    # Who checks the answer needs no refusal.
+    kept = writable(schema, validated=True)["properties"]["a"]
+    assert said.split(maxsplit=1)[0] not in kept
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"type": "integer", "multipleOf": 1},
+        {"type": "array", "items": {}, "uniqueItems": False},
+        {"type": "object", "properties": {"b": {}}, "required": ["b"], "minProperties": 1},
+        {
+            "type": "object",
+            "properties": {"b": {}},
+            "additionalProperties": False,
+            "maxProperties": 1,
+        },
+        {"if": {"type": "string"}},
+        {"type": "object", "patternProperties": {}, "propertyNames": True},
+        # Names of properties are no keywords.
+        {"type": "object", "properties": {"not": {}, "if": {}, "then": {}, "contains": {}}},
+        {"const": {"multipleOf": 7}},
+        {"enum": [{"not": 1}]},
+    ],
+)
+def test_a_keyword_that_asks_for_nothing_is_taken(node: Any) -> None:
+    assert writable({"type": "object", "properties": {"a": node}}, validated=False)
