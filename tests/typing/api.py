@@ -67,7 +67,7 @@ async def whole_answers() -> None:
 
 
 async def mistakes_are_found_by_the_type_checker(engine: penstock.Engine) -> None:
-    await engine.create_message("Hello")  # pyright: ignore[reportArgumentType]
+    await engine.create_message("Hello")
     await engine.create_message("Hello", max_tokens="9")  # pyright: ignore[reportArgumentType]
     await engine.create_message("Hello", max_tokens=9, temprature=1)  # pyright: ignore[reportCallIssue]
     await engine.create_message("Hello", max_tokens=9, tool_choice="maybe")  # pyright: ignore[reportArgumentType]

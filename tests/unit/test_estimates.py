@@ -130,7 +130,7 @@ async def test_what_is_wrong_with_a_request_is_said_as_for_the_request(tmp_path:
         with pytest.raises(InvalidRequest, match="max_tokens"):
             await engine.estimate("Hi", max_tokens=0)
         with pytest.raises(InvalidRequest, match="max_tokens: is required"):
-            await engine.estimate("Hi")  # pyright: ignore[reportArgumentType]
+            await engine.estimate("Hi")
         with pytest.raises(ModelNotFound):
             await engine.estimate("Hi", max_tokens=5, model="nothing")
 

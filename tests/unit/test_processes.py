@@ -133,17 +133,17 @@ def test_relative_entries_leave_the_environment(
 def test_a_server_of_a_command_line_takes_nothing_from_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in (tmp_path / "work", tmp_path / "bin"):
+    for place in (tmp_path / "place", tmp_path / "bin"):
         place.mkdir()
         (place / "server").write_text("#!/bin/sh\n")
         (place / "server").chmod(0o755)
-    (tmp_path / "work" / "notes").write_text("")
-    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "place" / "notes").write_text("")
+    monkeypatch.chdir(tmp_path / "place")
     monkeypatch.setenv("PATH", f"::.:{tmp_path}/bin")
     found = over_stdio(["server", "./one", "--two"])
     assert (found.command, found.args) == (f"{tmp_path}/bin/server", ["./one", "--two"])
     assert found.env == {"PATH": f"{tmp_path}/bin", "PYTHONSAFEPATH": "1"}
-    assert over_stdio(["./server"]).command == f"{tmp_path}/work/server"
+    assert over_stdio(["./server"]).command == f"{tmp_path}/place/server"
     assert over_stdio(["../bin/server"]).command == f"{tmp_path}/bin/server"
     for word in ("notes", "./notes", "./nothing", "nothing", ".", ""):
         with pytest.raises(FileNotFoundError, match=r"no program|not a program"):
@@ -171,7 +171,7 @@ def test_a_command_leaves_the_working_folder(
 async def test_an_editor_runs_in_the_folder_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    editor, work = tmp_path / "ed", tmp_path / "work"
+    editor, work = tmp_path / "ed", tmp_path / "place"
     editor.write_text('#!/bin/sh\npwd > "$1"\n')
     editor.chmod(0o755)
     work.mkdir()
