@@ -377,7 +377,7 @@ def hostile_media() -> Iterator[tuple[tuple[str, str], Body]]:
             "image/gif",
             b"GIF89a\1\0\1\0\0\0\0\x2c" + bytes(8) + b"\0\2" + b"\1\0" * 40_000 + b"\0",
         ),
-        "Ogg": (2, "audio/ogg", b"OggS" + bytes(22) + b"\1\x13OpusHead" + bytes(11) + page * 200),
+        "Ogg": (2, "audio/ogg", b"OggS" + bytes(22) + b"\1\x13OpusHead" + bytes(11) + page * 400),
         "FLAC": (2, "audio/flac", b"fLaC" + b"\xff\xf8" * 25_000),
     }
     for name, (count, kind, file) in files.items():
