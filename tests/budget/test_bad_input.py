@@ -92,7 +92,7 @@ def newer(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"), [(damaged, "is damaged or is no SQLite"), (newer, "has version 99")]
+    ("spoil", "said"), [(damaged, "is damaged or is not an SQLite"), (newer, "has version 99")]
 )
 async def test_a_ledger_that_cannot_be_used_refuses_requests_and_is_left_as_it_is(
     tmp_path: Path, spoil: Any, said: str, caplog: pytest.LogCaptureFixture

@@ -62,7 +62,7 @@ async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     content = b"Dear diary, today I have spent too much.\n" * 200
     path.write_bytes(content)
-    assert "is damaged or is no SQLite database" in await refusal(path)
+    assert "is damaged or is not an SQLite database" in await refusal(path)
     assert path.read_bytes() == content
 
 

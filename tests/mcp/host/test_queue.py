@@ -114,7 +114,7 @@ def test_the_policy_of_a_configuration() -> None:
     ("text", "words"),
     [
         ('[sampling]\napproval = "maybe"', "'always', 'policy', 'ask' or 'never'"),
-        ('[sampling.servers."a b"]\nmax_tokens = 9', "'a b' is no name for a server"),
+        ('[sampling.servers."a b"]\nmax_tokens = 9', "'a b' is not a valid server name"),
         ('[sampling.servers."*"]\nbudget = { limit_usd = 1 }', "cannot have a budget"),
         ("[sampling.servers.docs]\nmax_tokens = 0", "max_tokens"),
         ("[sampling.servers.docs]\nmax_queued = -1", "max_queued"),

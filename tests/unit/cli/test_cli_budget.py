@@ -110,12 +110,15 @@ def test_a_soft_budget_warns_once_and_refuses_nothing(paid: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-5"], "USD: -5 is not a valid limit: give US dollars from 0 to 1,000,000,000; 0 lets"),
-        (["-0.5"], "USD: -0.5 is no limit: give"),
-        (["1e12"], "USD: 1e12 is no limit: give US dollars"),
+        (
+            ["-5"],
+            "USD: -5 is not a valid limit: give US dollars from 0 to 1,000,000,000; 0 refuses",
+        ),
+        (["-0.5"], "USD: -0.5 is not a valid limit: give"),
+        (["1e12"], "USD: 1e12 is not a valid limit: give US dollars"),
         (["1e-10"], "give an amount of at most nine decimals"),
         (["nan"], "limit_usd: NaN USD"),
-        (["1e999999999"], "USD: 1e999999999 is no limit"),
+        (["1e999999999"], "USD: 1e999999999 is not a valid limit"),
         (["much"], "USD: 'much' is not a number: give US dollars such as 100 or 0.50"),
         (["5", "--period", "year"], "period 'year' is not known: give hour, day, week, month"),
         (["5", "--timezone", "Mars/Base"], "budget 'x': timezone 'Mars/Base' is not known: give"),
@@ -139,7 +142,7 @@ def test_nonsense_is_refused_with_the_remedy(
 def test_an_unknown_option_is_taken_for_no_name(folder: Path, penstock_here: Cli) -> None:
     finished = penstock_here("budget", "set", "--perod", "5")
     assert (finished.code, finished.out) == (2, "")
-    assert "NAME: '--perod' is no option of this command" in finished.error_line
+    assert "NAME: '--perod' is neither an option of this command" in finished.error_line
 
 
 def test_a_budget_that_is_not_there_is_named_with_those_that_are(

@@ -75,7 +75,7 @@ async def test_a_key_from_its_creation_to_its_end(folder: Path, penstock_process
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("a/b",), "'a/b' is no name for a key"),
+        (("a/b",), "'a/b' is not a valid key name"),
         (
             ("x", "--models", "nope"),
             "--models: there is no model 'nope'; there are: default, words",
@@ -85,10 +85,13 @@ async def test_a_key_from_its_creation_to_its_end(folder: Path, penstock_process
         (("x", "--expires", "2020-01-01"), "--expires: '2020-01-01' is over already"),
         (("x", "--expires", "999999999w"), "--expires: '999999999w' is too far away"),
         (("x", "--tag", "team"), "--tag: 'team' is not a valid tag; write name=value"),
-        (("x", "--budget", "much"), "--budget: 'much' is no amount"),
-        (("x", "--budget", "nan"), "--budget: 'nan' is no amount"),
-        (("x", "--budget", "-5"), "--budget: '-5' is no amount"),
-        (("x", "--budget", "5", "--period", "year"), "--period: 'year' is none; give hour, day"),
+        (("x", "--budget", "much"), "--budget: 'much' is not a valid amount"),
+        (("x", "--budget", "nan"), "--budget: 'nan' is not a valid amount"),
+        (("x", "--budget", "-5"), "--budget: '-5' is not a valid amount"),
+        (
+            ("x", "--budget", "5", "--period", "year"),
+            "--period: 'year' is not a period; give hour, day",
+        ),
         (("x", "--period", "day"), "--period: says when the budget is reset"),
         (("x", "--requests-per-minute", "0"), "requests-per-minute"),
         (("file",), "penstock.toml has a key 'file'"),
@@ -157,7 +160,7 @@ def test_what_a_key_allows_is_changed(folder: Path, penstock_here: Cli) -> None:
         (("--unset", "name"), "--unset: 'name' is none; give models, requests-per-minute"),
         (("--unset", "budget", "--budget", "5"), "--unset: 'budget' is set by another option too"),
         (("--period", "day"), "--period: says when the budget is reset: give --budget as well"),
-        (("--budget", "-1"), "--budget: '-1' is no amount"),
+        (("--budget", "-1"), "--budget: '-1' is not a valid amount"),
         (("--expires", "2020-01-01"), "--expires: '2020-01-01' is over already"),
         (("--requests-per-minute", "0"), "requests-per-minute"),
     ],
@@ -211,7 +214,9 @@ def test_names_that_are_not_there(folder: Path, penstock_here: Cli) -> None:
     for command in (("rotate", "x"), ("revoke", "x"), ("rotate", "x", "--grace", "1 hour")):
         finished = penstock_here("keys", *command)
         assert finished.code == 2
-        assert "no key 'x'" in finished.error_line or "is no time" in finished.error_line
+        assert (
+            "no key 'x'" in finished.error_line or "is not a valid duration" in finished.error_line
+        )
 
 
 def test_a_hash_for_the_file(folder: Path, penstock_here: Cli) -> None:

@@ -60,7 +60,7 @@ def test_a_file_that_is_no_database(folder: Path, penstock_here: Cli) -> None:
     home().mkdir()
     content = b"Dear diary, today I have spent too much.\n" * 200
     database().write_bytes(content)
-    refused(penstock_here, str(database()), "is damaged or is no SQLite database", "backup")
+    refused(penstock_here, str(database()), "is damaged or is not an SQLite database", "backup")
     assert database().read_bytes() == content
     # A fault of the ledger is none of the providers.
     findings = json.loads(penstock_here("doctor", "--json").out)["findings"]
@@ -126,7 +126,7 @@ def test_a_budget_of_the_file_that_makes_no_sense_is_named(
     for line, said in (
         ("limit_usd = -5", "budgets.total.limit_usd"),
         ('limit_usd = 5\nperiod = "year"', "budgets.total.period"),
-        ('limit_usd = 5\ntimezone = "Mars/Base"', "'Mars/Base' is no time zone"),
+        ('limit_usd = 5\ntimezone = "Mars/Base"', "'Mars/Base' is not a time zone"),
         ("limit_usd = 5\nwarn_at = [0]", "budgets.total.warn_at"),
     ):
         (folder / "penstock.toml").write_text(FAKE_CONFIG + f"[budgets.total]\n{line}\n")

@@ -225,9 +225,9 @@ def test_without_the_table_letters_stand_in_with_one_warning(folder: Path, tmp_p
         (("feedback", "ci-0", "0.5"), 0, "ci-0 was worth 0.5"),
         (("feedback", "ci-0", "0.5", "--json"), 0, '{"request_id":"ci-0","score":0.5,'),
         (("feedback", "ci-0", "2"), 2, "must be at most 1"),
-        (("feedback", "nobody", "1"), 2, "'nobody' is no request that is remembered"),
+        (("feedback", "nobody", "1"), 2, "'nobody' is not a remembered request"),
         (("feedback", "ci-0", "1", "--source", "rumour"), 2, "it must be one of feedback, valid"),
-        (("feedback", "ci-0", "1", "--key", "other"), 2, "'ci-0' is no request that is remembered"),
+        (("feedback", "ci-0", "1", "--key", "other"), 2, "'ci-0' is not a remembered request"),
     ],
 )
 def test_feedback_from_the_command_line(

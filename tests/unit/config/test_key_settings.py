@@ -70,7 +70,7 @@ async def test_a_budget_that_leaves_the_file_leaves_the_ledger() -> None:
         ),
         (
             f'[keys.ci]\nhash = "{HASH}"\nbudget = {{ limit_usd = 1, timezone = "X" }}\n',
-            "'X' is no time zone",
+            "'X' is not a time zone",
         ),
         ('[budgets."key:ci"]\nlimit_usd = 1\n', "are for the keys' own budgets"),
     ],

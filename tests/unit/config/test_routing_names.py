@@ -15,7 +15,7 @@ from penstock.engine.build.learning import embedder_name
             "line 4, routing.embedder: 'zz' is not an embedder; write 'wordllama', provider/model",
         ),
         ("zz/vectors", "line 4, routing.embedder: there is no provider 'zz'"),
-        ("openai/", "line 4, routing.embedder: 'openai/' is no embedder"),
+        ("openai/", "line 4, routing.embedder: 'openai/' is not an embedder"),
     ],
 )
 def test_an_embedder_that_nobody_knows_is_refused(embedder: str, said: str) -> None:

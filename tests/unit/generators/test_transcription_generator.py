@@ -140,7 +140,7 @@ async def test_language_codes(language: str) -> None:
 @pytest.mark.parametrize("language", ["", "e", "english", "en_US", "en-", "en\n"])
 async def test_what_is_no_language_code(language: str) -> None:
     async with engine_with(FakeProvider()) as engine:
-        with pytest.raises(InvalidRequest, match="is no language's code"):
+        with pytest.raises(InvalidRequest, match="is not a language code"):
             await engine.transcribe(WAV, language=language)
 
 

@@ -119,8 +119,8 @@ def test_a_name_is_used_again_after_its_key_was_revoked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"name": "a b"}, "is no name for a key"),
-        ({"name": "x" * 65}, "is no name for a key"),
+        ({"name": "a b"}, "is not a valid key name"),
+        ({"name": "x" * 65}, "is not a valid key name"),
         ({"requests_per_minute": 0}, "requests_per_minute=0: give 1 or more"),
         ({"models": ("a*",)}, "models has 'a\\*'"),
     ],

@@ -289,7 +289,7 @@ def test_a_file_that_is_no_database_gives_one_error_and_stops_nobody(
         store.flush()
     assert store.lost == 3
     assert [each.levelno for each in caplog.records] == [logging.WARNING]
-    assert f"the memory of routing {path} is damaged or is no SQLite database" in caplog.text
+    assert f"the memory of routing {path} is damaged or is not an SQLite database" in caplog.text
     for question in (store.counts, store.events, lambda: store.forget(key="x")):
         with pytest.raises(ConfigurationError, match="restore it from a backup, or move it away"):
             question()

@@ -248,7 +248,7 @@ async def test_with_isolation_keys_teach_themselves_only(tmp_path: Path) -> None
         request_id, _ = await _asked(engine, "Whose request is this?", key="a")
         # What another key says of it is not heard, and not even that there is such a request.
         began = time.monotonic()
-        with pytest.raises(InvalidRequest, match="is no request that is remembered"):
+        with pytest.raises(InvalidRequest, match="is not a remembered request"):
             await engine.record_feedback(request_id, score=0.0, caller=Caller(key="b"))
         # One that nobody knows is looked for as long.
         assert time.monotonic() - began >= PATIENCE_S
@@ -411,7 +411,7 @@ async def test_old_outcomes_go_by_themselves(tmp_path: Path) -> None:
         ({"score": "good"}, "score: is 'good'"),
         ({"score": 10**5000}, "score: is a very long int; give a number"),
         ({"score": 1.0, "source": "rumour"}, "source: is 'rumour'; it must be one of feedback"),
-        ({"score": 1.0}, "request_id: 'req_unknown' is no request that is remembered"),
+        ({"score": 1.0}, "request_id: 'req_unknown' is not a remembered request"),
     ],
 )
 async def test_what_cannot_be_taken_is_refused(

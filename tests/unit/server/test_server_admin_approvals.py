@@ -186,7 +186,7 @@ async def test_silence_is_a_no() -> None:
     async with asking(approval_timeout_s=0.01) as admin:
         answer = await sample(admin)
         assert answer.status_code == 403
-        assert "nobody decided" in answer.json()["error"]["message"]
+        assert "no decision" in answer.json()["error"]["message"]
 
 
 async def test_too_many_are_refused_at_once() -> None:

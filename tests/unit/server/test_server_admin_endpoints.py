@@ -124,7 +124,7 @@ async def test_another_method_is_told_which_there_are(method: str, path: str, al
         (b'{"limit_usd": NaN}', 400, "body: it is not JSON"),
         (b'{"limit_usd": 1e400}', 400, "body: it is not JSON"),
         (b'{"limit_usd": 1, "key": "\\ud800"}', 400, "body: it is not JSON"),
-        (b"null", 400, "body: null is no object"),
+        (b"null", 400, "body: null is not an object"),
         (b'{"limit_usd": true}', 400, "limit_usd: true does not fit: expected `float`, got `bool`"),
         (b'{"limit_usd": 1e30}', 400, "limit_usd: "),
         (b'{"limit_usd": 1, "tags": [1]}', 400, "tags: [1] does not fit"),

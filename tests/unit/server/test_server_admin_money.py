@@ -148,7 +148,7 @@ async def test_a_declared_budget_is_taken_out_of_the_file_only() -> None:
         ({"limit_usd": 1, "tags": {"a": ""}}, "tags[...]", "expected `str` of length >= 1"),
         ({"limit_usd": 1, "warn_at": [0]}, "warn_at[0]", "0 does not fit: expected `float` > 0"),
         ([], "body", "[] is not an object; send a JSON object"),
-        ("x" * 500, "body", "... is no object"),
+        ("x" * 500, "body", "... is not an object"),
     ],
 )
 async def test_a_budget_that_is_nonsense_is_refused(body: Any, param: str, said: str) -> None:

@@ -107,4 +107,4 @@ async def test_a_request_that_nobody_knows_is_not_found(tmp_path: Path) -> None:
         response = await gateway.client.post(FEEDBACK, json={"request_id": "r", "score": 1})
     error = response.json()["error"]
     assert (response.status_code, error["param"], error["code"]) == (404, "request_id", "not_found")
-    assert "'r' is no request that is remembered" in error["message"]
+    assert "'r' is not a remembered request" in error["message"]
