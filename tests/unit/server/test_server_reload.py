@@ -209,7 +209,7 @@ async def test_what_cannot_change_is_said(tmp_path: Path, caplog: pytest.LogCapt
         caplog.clear()
         await reloading.reloader.reload()
         (again,) = [each.getMessage() for each in caplog.records if each.name == "penstock.server"]
-        assert again == f"{file} no changes"
+        assert again == f"{file}: no changes"
 
 
 async def test_it_watches_the_file_by_itself(
