@@ -203,8 +203,7 @@ async def test_what_cannot_change_is_said(tmp_path: Path, caplog: pytest.LogCapt
         said = [each.getMessage() for each in caplog.records if each.name == "penstock.server"]
         assert said == [
             f"reloaded {file}: server, telemetry",
-            "server.port, server.grace_s, telemetry: takes effect after a restart of the gateway is started "
-            "anew",
+            "server.port, server.grace_s, telemetry: takes effect after a restart of the gateway",
         ]
         caplog.clear()
         await reloading.reloader.reload()
