@@ -167,7 +167,7 @@ async def test_a_row_that_is_no_key_changes_nothing_for_those_that_are_known(
         connection.execute("UPDATE gateway_keys SET definition = '{}'")
         connection.execute("UPDATE gateway_keys_meta SET value = 77 WHERE name = 'generation'")
     connection.close()
-    with pytest.raises(ConfigurationError, match="is no key"):
+    with pytest.raises(ConfigurationError, match="is not a key"):
         await ring.refresh()
     assert ring.find(text.encode()).verdict == "good"
 

@@ -212,7 +212,7 @@ def test_what_only_this_dialect_knows_is_kept_as_it_is(fields: dict[str, Any]) -
         ({"max_tokens": None}, "max_tokens: expected `int`, got `null`"),
         ({"max_tokens": "9"}, "max_tokens: expected `int`, got `str`"),
         ({"stop_sequences": "END"}, "stop_sequences: expected `array | null`, got `str`"),
-        ({"system": [{"type": "image"}]}, "system[0].type: 'image' is not a text"),
+        ({"system": [{"type": "image"}]}, "system[0].type: 'image' is no text"),
         ({"system": [{"type": "text"}]}, "system[0].text: is missing"),
         (
             {"tools": [{"name": "f", "input_schema": WEATHER}, {"type": "web_search_20260209"}]},

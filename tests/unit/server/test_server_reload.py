@@ -203,13 +203,12 @@ async def test_what_cannot_change_is_said(tmp_path: Path, caplog: pytest.LogCapt
         said = [each.getMessage() for each in caplog.records if each.name == "penstock.server"]
         assert said == [
             f"reloaded {file}: server, telemetry",
-            "server.port, server.grace_s, telemetry: this takes effect when the gateway is started "
-            "anew",
+            "server.port, server.grace_s, telemetry: takes effect after a restart of the gateway",
         ]
         caplog.clear()
         await reloading.reloader.reload()
         (again,) = [each.getMessage() for each in caplog.records if each.name == "penstock.server"]
-        assert again == f"{file} no changes"
+        assert again == f"{file}: no changes"
 
 
 async def test_it_watches_the_file_by_itself(
