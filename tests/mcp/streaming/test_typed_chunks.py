@@ -135,7 +135,11 @@ async def test_json_keeps_its_type_and_shape(value: Any) -> None:
             assert chunk.media_type is None
 
 
-@pytest.mark.parametrize(("value", "data"), FORMATTED, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize(
+    ("value", "data"),
+    FORMATTED,
+    ids=[type(value).__name__ + f"-{n}" for n, (value, _) in enumerate(FORMATTED)],
+)
 async def test_any_other_term_is_formatted_by_all_kinds_alike(value: Any, data: Any) -> None:
     for chunks in await chunks_by_all(value):
         assert [chunk.data for chunk in chunks] == [data, data]
