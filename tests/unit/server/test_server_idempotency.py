@@ -157,6 +157,15 @@ async def test_another_request_with_the_same_key_is_refused_in_the_words_of_the_
         assert len(fake.requests) <= 1
 
 
+async def test_the_same_body_with_another_adaptation_is_another_request() -> None:
+    async with serving(FakeProvider()) as gateway:
+        await post(gateway)
+        headers = {"idempotency-key": "k1", "x-penstock-adapt": "refuse"}
+        again = await gateway.client.post(CHAT, json=BODIES[CHAT], headers=headers)
+        assert again.status_code == 422
+        assert (await post(gateway)).headers[REPLAYED] == "true"
+
+
 async def test_the_same_body_at_another_endpoint_is_another_request() -> None:
     async with serving(FakeProvider()) as gateway:
         body: dict[str, Any] = {"messages": [SAID], "max_tokens": 20, "model": "default"}

@@ -20,6 +20,7 @@ from penstock.contract.errors import ContentRejected, InvalidRequest, PenstockEr
 from penstock.engine.engine import Engine
 from penstock.server.auth.gate import Access
 from penstock.server.dispatch import Handler, Route, Routes, tell_error
+from penstock.server.doors.adapting import HEADER as ADAPT
 from penstock.server.errors import ErrorShape, Failure, HttpProblem
 from penstock.server.exchange import Event, Exchange
 from penstock.server.idempotency.stored_answers import (
@@ -102,10 +103,11 @@ class Idempotency:
         self, store: AnswerStore, given: bytes, route: Route, engine: Engine, exchange: Exchange
     ) -> None:
         if not _KEY.fullmatch(given):
-            said = f"give 1 to {LONGEST_KEY} visible ASCII characters"
-            raise InvalidRequest.of([Problem("Idempotency-Key", said)])
+            text = f"give 1 to {LONGEST_KEY} visible ASCII characters"
+            raise InvalidRequest.of([Problem("Idempotency-Key", text)])
         scope, key = scope_of(exchange.access), given.decode("ascii")
-        content = b"%b\0%b" % (exchange.path.encode(), await exchange.body())
+        said = (exchange.path.encode(), exchange.headers.get(ADAPT))
+        content = b"\0".join([*filter(None, said), await exchange.body()])
         claim = await self._claim(store, scope, key, hashlib.sha256(content).digest())
         if claim.answer is not None:
             await _replay(exchange, claim.answer)
