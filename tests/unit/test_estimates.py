@@ -105,7 +105,10 @@ async def test_a_target_without_a_price_fits_no_hard_budget(tmp_path: Path) -> N
         (only,) = (await engine.estimate("Hi", max_tokens=9)).targets
         assert (only.worst_nanos, only.expected_nanos, only.price_source) == (None, None, None)
         assert not only.fits
-        assert "no price for far/secret costs" in only.budgets[0].reason
+        assert (
+            "no price for far/secret; the hard budget 'total' requires one"
+            in only.budgets[0].reason
+        )
         assert "worst_usd" not in only.to_dict()
 
 

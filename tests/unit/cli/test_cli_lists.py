@@ -38,8 +38,8 @@ def many_providers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_models_are_listed_with_their_targets(penstock_process: Cli) -> None:
     finished = penstock_process("models")
     assert finished.out.splitlines() == [
-        "MODEL             TARGETS, IN ORDER",
-        "default  default  fake/echo",
+        "MODEL    DEFAULT  TARGETS, IN ORDER",
+        "default  yes      fake/echo",
         "words             fake/words-60",
     ]
     assert finished.err == ""

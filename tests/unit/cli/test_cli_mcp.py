@@ -75,7 +75,7 @@ def test_a_tool_is_called(folder: Path, era: str) -> None:
     assert mcp(folder, *call).out == "one two three\n"
     document = json.loads(mcp(folder, *call, "--json").out)
     assert document["structuredContent"]["text"] == "one two three"
-    assert document["_meta"]["dev.penstock/stream"]["total_chunks"] == 4
+    assert document["_meta"]["dev.penstock/stream"]["total_chunks"] == 3
 
 
 def test_arguments_come_from_standard_input(folder: Path) -> None:

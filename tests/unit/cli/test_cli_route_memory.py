@@ -44,7 +44,7 @@ def test_trained_exported_and_trained_again(folder: Path, penstock_process: Cli)
     finished = penstock_process("route", "train", "o.csv")
     assert finished.code == 0
     assert finished.error_line == (
-        'note: nothing is learnt from it before one of default, words has routing = "learned"'
+        'note: no effect until one of default, words sets routing = "learned"'
     )
     assert "fake/echo  2       0.750" in finished.out
     assert "learnt from 2 prompts, 2 outcomes" in finished.out
@@ -83,12 +83,12 @@ def test_a_bar_shows_people_how_far_it_is(folder: Path) -> None:
         (("train", "o.txt"), "'o.txt' does not say its form"),
         (("export", "o.txt"), "'o.txt' does not say its form"),
         (("export", "o.csv", "--since", "soon"), "--since: 'soon' is not known"),
-        (("forget",), "--key: say what to forget"),
+        (("forget",), "say what to forget: --key NAME"),
         (
             ("forget", "--older-than", "long"),
             "--older-than: 'long' is not a valid duration; write 30s",
         ),
-        (("forget", "--key", "ci"), "--yes: nobody can be asked here"),
+        (("forget", "--key", "ci"), "--yes: there is no terminal to ask at"),
     ],
 )
 def test_bad_input_is_named(
@@ -166,7 +166,7 @@ def test_a_shared_index_that_cannot_be_told_is_named(folder: Path, penstock_here
     finished = penstock_here("route", "forget", "--key", "a", "--yes")
     assert finished.code == 0
     assert finished.out == "forgot 2 outcomes, 2 scores, no prompts\n"
-    assert "note: the database at [routing] index_url could not be told" in finished.err
+    assert "note: the database at [routing] index_url was not reached" in finished.err
     assert "Qx7-secret" not in finished.err
     assert kept() == 1
 

@@ -37,6 +37,9 @@ SCRUBBED = (
     (re.compile(r'"(latency_ms|first_token_ms)":( ?)\d+(\.\d+)?'), r'"\1":\g<2>0'),
     (re.compile(r"\b\d+(\.\d+)? (ms|s)\b"), r"0 \2"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z| UTC)?"), "TIME"),
+    (re.compile(r"\b20\d\d-\d\d-\d\d\b"), "DATE"),
+    (re.compile(r"\b[A-Z][a-z]{2} \d\d [A-Z][a-z]{2}\b"), "DAY"),
+    (re.compile(r'"(at|period_start|resets_at)":( ?)\d+(\.\d+)?'), r'"\1":\g<2>0'),
     (re.compile(r"^ok +python .*\n( {20}.*\n)*", re.MULTILINE), ""),
     (re.compile(r"^penstock \d\S*$", re.MULTILINE), "penstock VERSION"),
     # As wide as the times in the table were.
@@ -205,6 +208,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     monkeypatch.setenv("PENSTOCK_HOME", str(root / "home"))
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
     monkeypatch.setenv("NO_COLOR", "1")
+    # Who changes something is in the audit trail.
+    monkeypatch.setenv("LOGNAME", "user")
     for name in ("GROQ_API_KEY", "OPENAI_API_KEY", "PENSTOCK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     yield root

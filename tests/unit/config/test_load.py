@@ -277,8 +277,7 @@ def test_a_key_that_does_not_exist_is_refused_with_its_line(
 def test_of_a_name_like_no_other_the_others_are_told() -> None:
     said = complaint("[models.m]\ntargets = ['embedded/smollm2']\nstrategy = 'learned'\n")
     assert (
-        "models.m.strategy: there is no such setting; there are prices, priorities, routing, sticky"
-        in said
+        "models.m.strategy: there is no such setting; there are adapt, max_tokens, prices" in said
     )
 
 
