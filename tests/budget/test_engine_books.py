@@ -402,7 +402,7 @@ async def test_a_closed_engine_opens_no_ledger_again(tmp_path: Path) -> None:
     before = writers()
     async with bookkeeper(tmp_path, FakeProvider()) as engine:
         pass
-    with pytest.raises(penstock.PenstockError, match="this engine is closed"):
+    with pytest.raises(penstock.PenstockError, match="this engine and its ledger are closed"):
         await engine.create_message("Hi", max_tokens=9)
     assert writers() == before
 

@@ -38,10 +38,14 @@ async def test_background_work_begins_with_the_block_and_ends_with_it() -> None:
 
 
 async def test_a_failed_check_is_seen_in_the_health_of_targets_and_in_routes() -> None:
-    provider = StubProvider(models=ProviderUnavailable("gone"))
+    provider = StubProvider()
     async with engine_on(provider, health_check_interval_s=0.01) as engine:
         await engine.create_message("Hi", max_tokens=9)
         async with asyncio.timeout(30):
+            # A failed check is ignored where a request has succeeded since the check before it.
+            while engine.target_health()[0].evidence != "check":  # noqa: ASYNC110 - has no event
+                await asyncio.sleep(0.005)
+            provider.listed = ProviderUnavailable("gone")
             while not engine.target_health()[0].reason:  # noqa: ASYNC110 - health tells nobody
                 await asyncio.sleep(0.005)
         (ranked,) = (await engine.route("Hi")).ranked

@@ -146,10 +146,10 @@ async def test_an_edit_that_is_no_request_leaves_the_question(
     assert "messages" in terminal.screen.getvalue()
 
 
-async def test_where_nobody_sits_the_answer_is_no() -> None:
+async def test_without_a_terminal_the_answer_is_no() -> None:
     for source in (io.StringIO("a\n"), None):
         decision = await TerminalApprover(source=source)(review())
-        assert (decision.approved, "nobody" in decision.reason) == (False, True)
+        assert (decision.approved, "no terminal" in decision.reason) == (False, True)
 
 
 async def test_a_terminal_that_is_closed_says_no(terminal: Terminal) -> None:

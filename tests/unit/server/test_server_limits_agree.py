@@ -280,7 +280,8 @@ async def by_the_table(world: World) -> Shown:
 
 
 def _is_live(line: str) -> bool:
-    return line.startswith("k ") and " active " in line
+    """Whether the line is that of the active key; a name that is used again has a number."""
+    return re.match(r"k(~\d+)? +active ", line) is not None
 
 
 READERS = (by_list_command, by_admin, by_the_key_itself, by_the_table, by_budgets_and_headers)

@@ -130,7 +130,7 @@ def test_a_signal_lets_a_stream_finish(tmp_path: Path, number: signal.Signals) -
     ):
         read_until(stream, b'"first"')
         gateway.process.send_signal(number)
-        gateway.read_until("letting 1 request finish")
+        gateway.read_until("s for 1 request;")
         upstream.go_on()
         received = b"".join(iter(lambda: stream.recv(65536), b""))
         assert b'"last"' in received
@@ -149,14 +149,14 @@ def test_a_second_signal_cuts(tmp_path: Path) -> None:
     ):
         read_until(stream, b'"first"')
         gateway.process.send_signal(signal.SIGTERM)
-        gateway.read_until("letting 1 request finish")
+        gateway.read_until("s for 1 request;")
         gateway.process.send_signal(signal.SIGTERM)
         received = b"".join(iter(lambda: stream.recv(65536), b""))
         code, out, err = gateway.finish()
     assert b"shutting_down" in received
     assert b"[DONE]" not in received
     assert (code, err) == (0, "")
-    assert "Cutting" in out
+    assert "Forced exit" in out
 
 
 def test_what_is_left_goes_to_the_collector_at_the_end(tmp_path: Path) -> None:

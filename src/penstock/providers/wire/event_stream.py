@@ -99,7 +99,8 @@ async def read_events(
         try:
             cut = frames.feed(data)
         except MalformedResponse as error:
-            if not started:
+            # A frame beyond the limit of bytes is refused as such; a broken one is an interruption.
+            if not started or not error.retryable:
                 raise
             broken = error
             break
