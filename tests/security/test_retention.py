@@ -224,10 +224,13 @@ class Site:
         while (request := await peer.request()) is not None:
             if "/mcp/" in request.line:
                 await peer.send(mcp_answer(request.body, self.mcp))
+                del request
                 continue
             self.rounds += 1
             called = self.mcp is not MCP_RESULTS and self.rounds == 1
             await peer.send(self.answer["call" if called else "next"])
+            # What this provider keeps is not what the gateway keeps.
+            del request
 
     async def problems(self, rows: Sequence[Row], times: int, *, last: Row) -> list[str]:
         """What is too large of what these requests leave behind.
