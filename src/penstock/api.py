@@ -22,6 +22,7 @@ from penstock.engine.per_loop import (
     TranscriptionEndpointOptions,
     endpoint_of,
 )
+from penstock.generators import embeddings, transcription
 from penstock.generators.content import GeneratorOptions, Prompt, StringGenerator
 from penstock.generators.conversation import Conversation
 from penstock.generators.embeddings import EmbeddingGenerator, EmbeddingOptions
@@ -132,7 +133,10 @@ def embedding_generator(**options: Unpack[EmbeddingEndpointOptions]) -> Embeddin
     `timeout` and `ignore_invalid_options`. Without a provider and a model it is the embedded one.
     """
     endpoint, rest = endpoint_of(
-        dict(options), "embedding_model", EmbeddingEndpointOptions.__annotations__
+        dict(options),
+        "embedding_model",
+        EmbeddingEndpointOptions.__annotations__,
+        embeddings.value_problems,
     )
     return EmbeddingGenerator(endpoint, EmbeddingOptions(**rest))
 
@@ -146,6 +150,9 @@ def transcription_generator(
     `temperature`, `timeout`, `max_parallel` and `ignore_invalid_options`.
     """
     endpoint, rest = endpoint_of(
-        dict(options), "transcription_model", TranscriptionEndpointOptions.__annotations__
+        dict(options),
+        "transcription_model",
+        TranscriptionEndpointOptions.__annotations__,
+        transcription.value_problems,
     )
     return TranscriptionGenerator(endpoint, TranscriptionOptions(**rest))

@@ -324,7 +324,8 @@ async def test_a_request_that_fails_counts_once_and_costs_nothing(
     async with gateway_on(tmp_path, {"m": ("429.forever",)}, pool={"retries": 1}) as site:
         told = await site.ask(door)
         refused(door, told, RateLimited)
-        assert "x-penstock-cost-usd" not in told.headers
+        assert told.headers["x-penstock-attempts"] == "2"
+        assert told.headers["x-penstock-cost-usd"] == "0"
         assert await rows(site.engine) == {("primary-m", "429.forever"): (1, {"RateLimited": 1})}
         (balance,) = await (await site.engine.ledger()).balances()
         assert balance.used_nanos == 0

@@ -224,10 +224,13 @@ class Site:
         while (request := await peer.request()) is not None:
             if "/mcp/" in request.line:
                 await peer.send(mcp_answer(request.body, self.mcp))
+                del request
                 continue
             self.rounds += 1
             called = self.mcp is not MCP_RESULTS and self.rounds == 1
             await peer.send(self.answer["call" if called else "next"])
+            # What this provider keeps is not what the gateway keeps.
+            del request
 
     async def problems(self, rows: Sequence[Row], times: int, *, last: Row) -> list[str]:
         """What is too large of what these requests leave behind.
@@ -439,7 +442,7 @@ async def test_a_long_text_costs_a_bounded_amount(group: str, tmp_path: Path) ->
         rows = list(GROUPS[group]())
         # What is made once is made before, as is the vocabulary of upper bounds.
         upper("word " * 1000)
-        for row in (*plain_rows(rows), rows[0]):
+        for row in (*plain_rows(group, rows), rows[0]):
             await site.send(row)
         tracemalloc.start()
         try:
@@ -473,10 +476,11 @@ async def at_rest() -> None:
     gc.collect()
 
 
-def plain_rows(rows: Sequence[Row]) -> Iterator[Row]:
+def plain_rows(group: str, rows: Sequence[Row]) -> Iterator[Row]:
     """A request for each endpoint of these rows, without a long text where there is a body."""
+    own = BODIES.get(group.removeprefix("caller-"))
     for row in {(row.method, row.path): row for row in rows}.values():
-        body = BODIES.get(f"{row.method} {row.path}")
+        body = own or BODIES.get(f"{row.method} {row.path}")
         yield row if body is None else row._replace(body=json.dumps(body).encode(), upstream=None)
 
 

@@ -269,7 +269,10 @@ HARMLESS = frozenset(
             ("providers", "*", name)
             for name in ("kind", "threads", "context", "max_concurrent", "api_version", "region")
         ),
-        *(("models", "*", name) for name in ("routing", "priorities", "sticky")),
+        *(
+            ("models", "*", name)
+            for name in ("routing", "priorities", "sticky", "adapt", "max_tokens")
+        ),
         ("storage", "synchronous"),
         *(("telemetry", name) for name in ("service_name", "sample_ratio")),
         *(("routing", name) for name in ("explore", "trust", "isolate_keys", "index", "seed")),

@@ -186,8 +186,8 @@ OPTIONS: Mapping[str, Option] = {
 """Every option that a target may lack, with what happens then."""
 PENSTOCKS_OWN = frozenset(
     {
-        *("messages", "model", "model_preferences", "include_context", "metadata", "timeout"),
-        *("ignore_invalid_options", "adapt", "meta"),
+        *("messages", "model", "fallback_models", "model_preferences", "include_context"),
+        *("metadata", "timeout", "ignore_invalid_options", "adapt", "meta"),
     }
 )
 """Fields of a request that no target takes or lacks: Penstock acts on them itself."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from pydantic import ValidationError
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from penstock.config.load import load
 from penstock.config.settings import Config, ModelConfig, ProviderConfig
 from penstock.contract.checks.spelling import unknown_options
-from penstock.contract.errors import ConfigurationError, InvalidRequest
+from penstock.contract.errors import ConfigurationError, InvalidRequest, Problem
 from penstock.contract.exchange import (
     EmbeddingResult,
     Result,
@@ -218,10 +218,16 @@ async def _close_at_the_end(
 
 
 def endpoint_of(
-    options: dict[str, Any], default: str, known: Collection[str]
+    options: dict[str, Any],
+    default: str,
+    known: Collection[str],
+    value_problems: Callable[[Any], list[Problem]] = lambda _: [],
 ) -> tuple[Endpoint, dict[str, Any]]:
-    """The endpoint that these options name, and the options that are left."""
-    if problems := unknown_options(options, known):
+    """The endpoint that these options name, and the options that are left.
+
+    Raises InvalidRequest for unknown names and for what `value_problems` finds, all at once.
+    """
+    if problems := unknown_options(options, known) + value_problems(options):
         raise InvalidRequest.of(problems)
     where = {name: options.pop(name, None) for name in ("url", "auth_token", "headers")}
     provider: str | None = options.pop("provider", None)

@@ -35,16 +35,21 @@ class Embedder(Protocol):
         ...
 
 
+def value_problems(options: EmbeddingOptions) -> list[Problem]:
+    """What is wrong with the values of these options."""
+    dimensions = options.get("embedding_dimensions")
+    if dimensions is not None and dimensions < 1:
+        return [Problem("embedding_dimensions", f"{dimensions} is not positive")]
+    return []
+
+
 class EmbeddingGenerator:
     """Turns texts into vectors, all of one model and one size."""
 
     def __init__(self, embedder: Embedder, options: EmbeddingOptions) -> None:
         """Raises InvalidRequest at once for an unknown option or a size that is none."""
         problems = unknown_options(options, EmbeddingOptions.__annotations__.keys())
-        dimensions = options.get("embedding_dimensions")
-        if dimensions is not None and dimensions < 1:
-            problems.append(Problem("embedding_dimensions", f"{dimensions} is not positive"))
-        if problems:
+        if problems := problems + value_problems(options):
             raise InvalidRequest.of(problems)
         self._embedder = embedder
         self._options = options

@@ -37,18 +37,24 @@ class Transcriber(Protocol):
         ...
 
 
+def value_problems(options: TranscriptionOptions) -> list[Problem]:
+    """What is wrong with the values of these options."""
+    problems = [*transcription_hints(options.get("language"), options.get("prompt"))]
+    parallel = options.get("max_parallel", DEFAULT_PARALLEL)
+    if parallel < 1:
+        problems.append(Problem("max_parallel", f"{parallel} is not positive"))
+    return problems
+
+
 class TranscriptionGenerator:
     """Turns recordings into text, all with the same model and options."""
 
     def __init__(self, transcriber: Transcriber, options: TranscriptionOptions) -> None:
         """Raises InvalidRequest at once for an unknown option, a blank prompt or a bad language."""
         problems = unknown_options(options, TranscriptionOptions.__optional_keys__)
-        problems += transcription_hints(options.get("language"), options.get("prompt"))
-        self._parallel = options.get("max_parallel", DEFAULT_PARALLEL)
-        if self._parallel < 1:
-            problems.append(Problem("max_parallel", f"{self._parallel} is not positive"))
-        if problems:
+        if problems := problems + value_problems(options):
             raise InvalidRequest.of(problems)
+        self._parallel = options.get("max_parallel", DEFAULT_PARALLEL)
         self._transcriber = transcriber
         rest = {name: value for name, value in options.items() if name != "max_parallel"}
         self._options = TranscribeOptions(**rest)  # pyright: ignore[reportArgumentType]

@@ -23,8 +23,8 @@ print(found)
 
 LOGGING = """
 import logging, pathlib
-from penstock.mcp.serving.server import build_server, tasks_of
-build_server(tasks_of(pathlib.Path("nowhere.db")))
+from penstock.mcp.serving.server import build_server, streaming_of, tasks_of
+build_server(tasks_of(pathlib.Path("nowhere.db")), streaming_of())
 print(logging.getLogger().handlers, logging.getLogger().level)
 """
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
+import penstock
 from penstock import InvalidRequest, RateLimited
 from penstock.config.settings import Config, PoolConfig, ProviderConfig
 from penstock.contract.exchange import EmbeddingRequest, Vectors
@@ -48,3 +51,9 @@ async def test_a_size_that_the_model_does_not_have_is_refused_or_dropped_and_rep
         vector, metadata = await lenient.generate("red")
     assert len(vector) == 256
     assert metadata.dropped_options == ("dimensions",)
+
+
+def test_bad_options_are_reported_together() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        cast(Any, penstock.embedding_generator)(provider="fake", embedding_dimensions=0, voice="x")
+    assert [each.path for each in caught.value.problems] == ["voice", "embedding_dimensions"]

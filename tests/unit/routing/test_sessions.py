@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from penstock.config.settings import Config
 from penstock.contract.errors import ProviderUnavailable
@@ -93,10 +94,22 @@ async def test_the_decision_of_a_strategy_is_kept_with_the_request() -> None:
     assert len(recorder.requests) == 2
 
 
-async def test_without_need_nobody_listens_to_requests() -> None:
-    assert not Engine(config()).hooks.active
-    assert Engine(config(sticky=True)).hooks.active
-    assert Engine(config(routing="cheapest")).hooks.active
+@pytest.mark.parametrize(
+    ("model", "recorded"),
+    [
+        # Priorities of a request compare the measured times of several targets.
+        ({}, True),
+        ({"priorities": "off"}, False),
+        ({"targets": ["fake/one"]}, False),
+        ({"priorities": "off", "sticky": True}, True),
+        ({"priorities": "off", "routing": "cheapest"}, True),
+    ],
+    ids=["priorities", "no_priorities", "one_target", "sticky", "cheapest"],
+)
+async def test_requests_are_recorded_only_where_routing_needs_them(
+    model: dict[str, Any], recorded: bool
+) -> None:
+    assert Engine(config(**model)).hooks.active == recorded
 
 
 def test_few_sessions_are_remembered_and_the_oldest_goes() -> None:
