@@ -24,11 +24,11 @@ from penstock import Config
 CONCURRENCY = 32
 STAGES: Mapping[str, tuple[str, str]] = {
     "options, request id, registration": ("engine/sampling.py", "create_message"),
-    "validate, route, meter, count": ("engine/pipeline.py", "run"),
-    "tickets, breaker, places": ("pool/failover.py", "_first"),
-    "encode, decode": ("providers/wire.py", "generate"),
-    "headers, body": ("providers/wire.py", "_request"),
-    "HTTP client and time-out": ("providers/client.py", "send"),
+    "validate, route, meter, count": ("pipeline/pipeline.py", "run"),
+    "tickets, breaker, places": ("pool/failover.py", "generate"),
+    "encode, decode": ("providers/http_provider.py", "generate"),
+    "headers, body": ("providers/http_provider.py", "_request"),
+    "HTTP client and time-out": ("providers/http/client.py", "send"),
 }
 """From the outside to the inside: each stage calls the next."""
 

@@ -23,18 +23,18 @@ from gateway import measure, upstream
 
 CONNECTIONS = 32
 PLACES: Mapping[str, tuple[str, str]] = {
-    "app": ("server/asgi.py", "__call__"),
+    "app": ("server/dispatch.py", "__call__"),
     "call": ("engine/sampling.py", "create_message"),
-    "run": ("engine/pipeline.py", "run"),
-    "reserve": ("engine/accounts.py", "__aenter__"),
-    "settle": ("engine/accounts.py", "__aexit__"),
+    "run": ("pipeline/pipeline.py", "run"),
+    "reserve": ("pipeline/hold.py", "__aenter__"),
+    "settle": ("pipeline/hold.py", "__aexit__"),
     "gather": ("sqlite/writer.py", "_wait_for_company"),
     "deliver": ("sqlite/writer.py", "_wake"),
-    "tell": ("engine/meter.py", "result"),
+    "tell": ("pipeline/scope.py", "result"),
     "pool": ("pool/failover.py", "generate"),
-    "wire": ("providers/wire.py", "generate"),
-    "client": ("providers/http.py", "request"),
-    "received": ("providers/connection.py", "data_received"),
+    "wire": ("providers/http_provider.py", "generate"),
+    "client": ("providers/http/transport.py", "request"),
+    "received": ("providers/http/connection.py", "data_received"),
 }
 """Functions whose time is known with all that they call."""
 

@@ -105,6 +105,12 @@ def test_the_joint(delivered: str, continuation: str, whole: str) -> None:
         assert joined(delivered, continuation, seed) == whole
 
 
+@pytest.mark.parametrize("text", ["Yes. ", "Yes.\n", "ab:0 ", "one two three "])
+def test_blanks_at_the_end_of_a_short_text_are_not_repeated(text: str) -> None:
+    for seed in range(9):
+        assert joined(text, text, seed) == text
+
+
 def test_an_answer_that_is_written_again_with_changes_is_joined_at_the_last_words() -> None:
     changed = TEXT[:100] + "but " + TEXT[100:]
     for cut in range(190, 210):

@@ -108,7 +108,8 @@ class TextJoin:
 
     def finish(self) -> str:
         """What was held back, once there is no more text."""
-        return ("" if self._found else self._undecided()) + self._paragraph
+        text = "" if self._found else self._undecided()
+        return text + without_common_start(self._space, self._paragraph)[1]
 
     def _undecided(self) -> str:
         if self._rewritten or (self._restarts and _RESTART <= self._repeated < len(self._body)):

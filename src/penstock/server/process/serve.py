@@ -338,7 +338,7 @@ async def _open_ledger(engine: Engine, job: Job, *, starting: bool) -> None:
         async with asyncio.timeout(None if starting else _OPENED_S):
             await engine.ledger()
         await asyncio.to_thread(job.guard.remember)
-        if starting:
+        if starting and engine.keeps_ledger:
             await _say_what_is_overridden(engine)
     except (StorageUnavailable, TimeoutError):
         if starting:
