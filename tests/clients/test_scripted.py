@@ -48,7 +48,11 @@ async def test_scripted(client: Client, subject: Subject, name: str, programs: P
         assert upstream is not None
         config = Config(
             providers={subject.name: subject.settings(upstream)},
-            models={client.model: ModelConfig(targets=(f"{subject.name}/{subject.model}",))},
+            models={
+                client.model: ModelConfig(
+                    targets=(f"{subject.name}/{subject.model}",), adapt="refuse"
+                )
+            },
             pool=PoolConfig(retries=0),
         )
         engine = Engine(config)

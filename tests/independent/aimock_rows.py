@@ -137,7 +137,6 @@ ROWS: tuple[Row[Aimock], ...] = (
         Wire(OpenAIResponses(), Frames(2, 2, 3)),
         {**_NO_REFUSAL, **_IN_FOREIGN_DIALECTS},
         {
-            **fails(wrong.INCOMPLETE_WITHOUT_REASON, "stop-max-tokens"),
             **fails(wrong.FILTER_IS_FAILURE, "filtered"),
             **fails(wrong.EMBEDDINGS_COST_NOTHING, "embedding"),
             **fails(absent.OPENAI_COUNTS, "count-tokens"),

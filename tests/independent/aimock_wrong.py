@@ -12,7 +12,6 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 from google.genai import types
-from openai.types.responses import ResponseCompletedEvent
 
 from tests.independent.aimock import Aimock
 from tests.independent.aimock_clients import (
@@ -38,19 +37,6 @@ def _plays(server: Aimock, response: Mapping[str, Any]) -> None:
 # OpenAI
 
 
-async def incomplete_without_reason(server: Aimock) -> None:
-    _plays(server, {"content": "abc", "finishReason": "length"})
-    async with openai_at(server) as client:
-        whole = await client.responses.create(model="m", input="Hi", max_output_tokens=16)
-        events = [
-            event
-            async for event in await client.responses.create(model="m", input="Hi", stream=True)
-        ]
-    assert (whole.status, whole.incomplete_details) == ("incomplete", None)
-    assert isinstance(events[-1], ResponseCompletedEvent)
-    assert events[-1].response.status == "incomplete"
-
-
 async def filter_is_failure(server: Aimock) -> None:
     _plays(server, {"content": "abc", "finishReason": "content_filter"})
     async with openai_at(server) as client:
@@ -66,11 +52,6 @@ async def embeddings_cost_nothing(server: Aimock) -> None:
     assert (answer.usage.prompt_tokens, answer.usage.total_tokens) == (0, 0)
 
 
-INCOMPLETE_WITHOUT_REASON = Wrong(
-    "A Responses answer cut by its token limit is `incomplete` without `incomplete_details`, and "
-    "its stream ends with `response.completed` instead of `response.incomplete`.",
-    incomplete_without_reason,
-)
 FILTER_IS_FAILURE = Wrong(
     "A filtered Responses answer is `failed` without any error; the API says `incomplete` with "
     "the reason `content_filter`.",
