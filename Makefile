@@ -72,7 +72,7 @@ lock: ## rewrite requirements/*.txt (ARGS=--upgrade for newer versions)
 
 clean: ## remove the environment, caches and built files
 	@rm -rf $(VENV) .cache .pytest_cache .hypothesis .coverage .coverage.* htmlcov site dist build
-	@find src tests bench scripts examples docs_src -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src tests bench scripts examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.run-stamp: requirements/run.txt $(PACKAGE)
 	@$(SETUP) requirements/run.txt
