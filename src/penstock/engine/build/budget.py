@@ -87,8 +87,8 @@ def books_of(
     """The accounts of this configuration; `keep`: with a ledger, whether or not it asks for one.
 
     `declare`: its budgets are written into the ledger. `prune`: budgets that it has declared once
-    and does not declare any more go. `on_warning` hears
-    of budgets that are nearly spent. `stores` refuse a file that is not the expected one.
+    and does not declare any more are removed. `on_warning` is called
+    for budgets that are nearly spent. `stores` refuse a file that is not the expected one.
     """
     storage = config.storage
     guard = (stores or store_guards()).of(storage.path)
@@ -125,7 +125,7 @@ def books_of(
 
 
 def warned(warning: BudgetWarning) -> BudgetWarned:
-    """A budget that is nearly spent, as hooks are told of it."""
+    """Convert a budget warning to the record for hooks."""
     return BudgetWarned(
         budget=warning.budget,
         threshold_nanos=warning.threshold_nanos,
